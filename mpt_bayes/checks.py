@@ -1,0 +1,75 @@
+"""Checks at the door: shapes, types, devices, missing and infinite entries. One clear line for each fault."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import ArgumentError, DataError
+
+
+def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The data as an (N, D) tensor of the model's dtype, or an error that names what is wrong.
+
+    Raises:
+        DataError: wrong shape, an empty table, a device other than the model's, NaN or infinite entries (row named).
+    """
+    if x.ndim != 2:
+        raise DataError(f"x has shape {tuple(x.shape)}: expected (N, {dim}); for one datum pass x.reshape(1, -1)")
+    if x.shape[1] != dim:
+        hint = "; the outputs of a Gaussian process are coordinates of one datum: pass y.reshape(1, -1)"
+        raise DataError(
+            f"x has {x.shape[1]} columns but the model has {dim} coordinates"
+            + (hint if x.shape[1] == 1 and x.shape[0] == dim else "")
+        )
+    if x.shape[0] == 0:
+        raise DataError("x has no rows: pass at least one datum")
+    if x.device != device:
+        raise DataError(f"x is on {x.device} but the model is on {device}: move one of them with .to(...)")
+    if x.is_floating_point():
+        _check_finite(x)
+    if not dtype.is_floating_point and x.is_floating_point():
+        if bool((x != x.round()).any()):
+            row = int((x != x.round()).any(1).nonzero()[0])
+            raise DataError(f"x has a non-integer entry in row {row}: this model takes integer categories")
+        return x.to(dtype)
+    return x.to(dtype)
+
+
+def _check_finite(x: Tensor) -> None:
+    infinite = x.isinf().any(1)
+    if bool(infinite.any()):
+        raise DataError(f"x has an infinite entry in row {int(infinite.nonzero()[0])}: remove it or mend it")
+    missing = x.isnan().any(1)
+    if bool(missing.any()):
+        raise DataError(
+            f"x has a missing entry (NaN) in row {int(missing.nonzero()[0])} ({int(missing.sum())} rows in all): "
+            "pass missing='marginalise' to integrate missing entries out, or drop those rows"
+        )
+
+
+def checked_subsets(subsets: Tensor, dim: int, name: str, device: torch.device) -> Tensor:
+    """A (P, D) boolean tensor of coordinate subsets, or an error that names the argument."""
+    if subsets.dtype != torch.bool or subsets.ndim != 2 or subsets.shape[1] != dim:
+        raise ArgumentError(
+            f"{name} has shape {tuple(subsets.shape)} and dtype {subsets.dtype}: expected (P, {dim}) torch.bool"
+        )
+    if subsets.device != device:
+        raise ArgumentError(f"{name} is on {subsets.device} but the model is on {device}: move it with .to(...)")
+    return subsets
+
+
+def checked_hidden(hidden: Tensor, dim: int, device: torch.device) -> Tensor:
+    """A (P, D) boolean mask tensor, True = hidden, each row hiding at least one coordinate."""
+    checked_subsets(hidden, dim, "hidden", device)
+    empty = ~hidden.any(1)
+    if bool(empty.any()):
+        raise ArgumentError(f"hidden row {int(empty.nonzero()[0])} hides nothing: a mask hides at least one coordinate")
+    return hidden
+
+
+def checked_count(value: int, name: str, minimum: int = 1) -> int:
+    """An integer of at least `minimum`, or an error that names the argument."""
+    if value < minimum:
+        raise ArgumentError(f"{name} is {value}: expected at least {minimum}")
+    return value

@@ -1,0 +1,59 @@
+"""One kind of error for each thing a user can do about it.
+
+Every message is one line: what is wrong, which row or argument, what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpt_bayes.results import Estimate
+
+
+class MptBayesError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class MptBayesWarning(UserWarning):
+    """Base of every warning this library issues."""
+
+
+class ArgumentError(MptBayesError, ValueError):
+    """An argument is outside what the function accepts: change the argument."""
+
+
+class DataError(MptBayesError, ValueError):
+    """The data cannot be scored as given: mend the named rows, or say how to treat them."""
+
+
+class ModelError(MptBayesError, ValueError):
+    """The model's parameters do not define a proper distribution: mend the model."""
+
+
+class NotPositiveDefiniteError(ModelError):
+    """A covariance is not positive definite. `smallest_eigenvalue` says by how much."""
+
+    def __init__(self, message: str, smallest_eigenvalue: float) -> None:
+        super().__init__(message)
+        self.smallest_eigenvalue = smallest_eigenvalue
+
+
+class BudgetError(MptBayesError, ValueError):
+    """The work asked for exceeds the stated budget: raise the budget or choose a cheaper design."""
+
+
+class EstimandError(MptBayesError, TypeError):
+    """Two numbers that estimate different quantities were combined."""
+
+
+class UnreliableEstimateError(MptBayesError):
+    """An estimate was obtained but should not be trusted; `estimate` carries it."""
+
+    def __init__(self, message: str, estimate: Estimate) -> None:
+        super().__init__(message)
+        self.estimate = estimate
+
+
+class DependencyError(MptBayesError, ImportError):
+    """An optional package is not installed: the message names the extra to install."""

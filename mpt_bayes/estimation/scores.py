@@ -1,0 +1,69 @@
+"""Model × masks → scores, in chunks that fit a memory budget."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import DataError
+from mpt_bayes.estimation.tally import Tally
+from mpt_bayes.masks.base import MaskBatch, OrderBatch
+from mpt_bayes.models.base import ConditionalModel, HasOrderCurve
+
+MEMORY_BUDGET = 2**29
+"""Bytes a chunk of masks may take; the working arrays of a model are a small multiple of (masks, rows + D, D)."""
+
+
+@torch.no_grad()
+def mask_scores(model: ConditionalModel, x: Tensor, hidden: Tensor) -> Tensor:
+    """(N, P) s(M): the mean log-probability of the hidden coordinates, each given the visible ones.
+
+    Raises:
+        DataError: a score that is not finite, with its row: a hidden value of probability zero, or NaN in the model.
+    """
+    scores = model.masked_log_prob(x, hidden).sum(2) / hidden.sum(1)
+    return check_finite(scores)
+
+
+def check_finite(scores: Tensor) -> Tensor:
+    """The scores (rows first), or an error that names the first row that is not finite."""
+    bad = ~scores.isfinite()
+    if bool(bad.any()):
+        row = int(bad.reshape(len(scores), -1).any(1).nonzero()[0])
+        why = "a value of probability zero" if bool(scores[row].isneginf().any()) else "NaN or infinite log-probability"
+        raise DataError(f"the score of row {row} is not finite ({why} under the model): check that row and the model")
+    return scores
+
+
+def tally_masks(model: ConditionalModel, x: Tensor, batch: MaskBatch) -> Tally:
+    """Scores of a mask batch, chunk by chunk, reduced to sums and variances."""
+    weight = batch.sampling.log_weight.exp().to(x.device)
+    mask_totals = torch.empty(len(batch), dtype=torch.float64)
+    per_row = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    chunk = chunk_length(len(x), model.dim)
+    for start in range(0, len(batch), chunk):
+        part = slice(start, start + chunk)
+        scores = mask_scores(model, x, batch.hidden[part].to(x.device)).to(torch.float64)
+        mask_totals[part] = scores.sum(0).cpu()
+        per_row += scores @ weight[part]
+    return Tally.sampled(batch.sampling, mask_totals, per_row.cpu(), model.dim)
+
+
+@torch.no_grad()
+def tally_orders(model: HasOrderCurve, x: Tensor, batch: OrderBatch) -> Tally:
+    """Whole curves of a batch of orders by the model's own fast path."""
+    n, dim = batch.orders.shape
+    totals = torch.empty(n, dim, dtype=torch.float64)
+    per_row = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    chunk = chunk_length(len(x), dim)
+    for start in range(0, n, chunk):
+        part = slice(start, start + chunk)
+        curves = check_finite(model.order_curve(x, batch.orders[part].to(x.device))).to(torch.float64)
+        totals[part] = curves.sum(0).cpu()
+        per_row += curves.sum((1, 2)) / n
+    return Tally.sampled(batch.sampling, totals.reshape(-1), per_row.cpu(), dim)
+
+
+def chunk_length(n_rows: int, dim: int) -> int:
+    """How many masks (or orders) to score at once."""
+    return max(1, MEMORY_BUDGET // (8 * 4 * dim * (dim + n_rows)))

@@ -1,0 +1,108 @@
+"""The multivariate Gaussian with a dense covariance."""
+
+from __future__ import annotations
+
+import math
+from typing import Self, final
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
+from mpt_bayes.errors import ModelError
+from mpt_bayes.models.base import JointModel
+from mpt_bayes.numerics.cholesky import cholesky
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+@final
+class Gaussian(JointModel):
+    """x ~ N(mean, covariance), computed in float64 unless `dtype` says otherwise.
+
+    With the visible coordinates first, L = chol(Σ) and α = L⁻¹(x - μ), the conditional of a hidden j given r visible
+    ones has variance Σ_{s>r} L_js² and residual Σ_{s>r} L_js α_s: sums of positives, so no cancellation.
+
+    Args:
+        mean: (D,).
+        covariance: (D, D), symmetric positive definite.
+        dtype: of the computation; the parameters and the data are converted to it.
+
+    Raises:
+        ModelError: shapes that disagree, or a covariance that is not symmetric.
+        NotPositiveDefiniteError: gives the smallest eigenvalue.
+
+    Example:
+        >>> model = Gaussian(torch.zeros(2), torch.eye(2))
+        >>> model.masked_log_prob(torch.zeros(1, 2), torch.tensor([[True, False]]))
+        tensor([[[-0.9189,  0.0000]]], dtype=torch.float64)
+    """
+
+    def __init__(self, mean: Tensor, covariance: Tensor, *, dtype: torch.dtype = torch.float64) -> None:
+        if mean.ndim != 1 or covariance.shape != (len(mean), len(mean)):
+            raise ModelError(
+                f"mean has shape {tuple(mean.shape)} and covariance {tuple(covariance.shape)}: expected (D,) and (D, D)"
+            )
+        if mean.device != covariance.device:
+            raise ModelError(f"mean is on {mean.device} but covariance on {covariance.device}: move one of them")
+        self.mean = mean.to(dtype)
+        self.covariance = covariance.to(dtype)
+        asymmetry = (self.covariance - self.covariance.T).abs().max()
+        if bool(asymmetry > 1e-6 * self.covariance.abs().max()):
+            raise ModelError(f"covariance is not symmetric (largest difference {float(asymmetry):.3g})")
+        cholesky(self.covariance, "covariance")
+
+    @classmethod
+    def from_distribution(cls, distribution: Distribution) -> Self:
+        """From a torch or gpytorch MultivariateNormal without batch dimensions."""
+        return cls(distribution.mean, distribution.covariance_matrix)  # type: ignore[attr-defined]
+
+    @property
+    def dim(self) -> int:
+        """D, the number of coordinates."""
+        return len(self.mean)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return self.mean.device
+
+    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """(N, P, D) log p(x_j | x_visible): one Cholesky factorisation a mask, shared by all rows."""
+        checked_hidden(hidden, self.dim, self.device)
+        order, factor, alpha = self._factorised(x, ~hidden)
+        n_visible = (~hidden).sum(1)
+        steps = torch.arange(self.dim, device=self.device)
+        tail = torch.where(steps >= n_visible[:, None, None], factor, 0)  # columns of hidden steps, (P, D, D)
+        residual = tail @ alpha  # (P, D, N)
+        variance = torch.where(steps >= n_visible[:, None], tail.square().sum(2), 1)[..., None]
+        log_prob = -0.5 * (residual.square() / variance + variance.log() + LOG_2PI)
+        log_prob = torch.where((steps >= n_visible[:, None])[..., None], log_prob, 0)
+        back = order.argsort(1)[..., None].expand(-1, -1, alpha.shape[2])
+        return log_prob.gather(1, back).permute(2, 0, 1)
+
+    def log_marginal_likelihood(self, x: Tensor) -> Tensor:
+        """(N,) log N(x; mean, covariance)."""
+        return self.marginal_log_prob(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]
+
+    def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
+        """(N, P) log N(x_visible; ·): the first |visible| terms of the same factorisation."""
+        checked_subsets(visible, self.dim, "visible", self.device)
+        _, factor, alpha = self._factorised(x, visible)
+        seen = torch.arange(self.dim, device=self.device) < visible.sum(1)[:, None]  # (P, D)
+        log_scale = factor.diagonal(dim1=1, dim2=2).log()
+        terms = -0.5 * (alpha.square() + LOG_2PI) - log_scale[..., None]
+        return torch.where(seen[..., None], terms, 0).sum(1).T
+
+    def restrict(self, keep: Tensor) -> Self:
+        """The marginal Gaussian of coordinates `keep`."""
+        return type(self)(self.mean[keep], self.covariance[keep][:, keep], dtype=self.mean.dtype)
+
+    def _factorised(self, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Visible coordinates first: the order (P, D), its Cholesky factors (P, D, D) and α (P, D, N)."""
+        x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
+        order = (~visible).to(torch.int8).argsort(dim=1, stable=True)
+        factor = cholesky(self.covariance[order[:, :, None], order[:, None, :]], "covariance")
+        centred = (x - self.mean).T[order]  # (P, D, N)
+        return order, factor, torch.linalg.solve_triangular(factor, centred, upper=False)

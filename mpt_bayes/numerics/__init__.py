@@ -1,0 +1,1 @@
+"""The only home of numerical tricks: random streams, factorisations, log-space sums."""

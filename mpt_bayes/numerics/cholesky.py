@@ -1,0 +1,34 @@
+"""Cholesky factorisation without silent jitter."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import NotPositiveDefiniteError
+
+
+def cholesky(matrices: Tensor, what: str) -> Tensor:
+    """Lower Cholesky factors of (..., D, D) matrices, or an error that gives the smallest eigenvalue.
+
+    Nothing is ever added to the diagonal: a caller that wants jitter adds it, and records it.
+
+    Raises:
+        NotPositiveDefiniteError: names `what` and the smallest eigenvalue of the first matrix that failed.
+    """
+    factors: Tensor
+    factors, info = torch.linalg.cholesky_ex(matrices)
+    if bool((info != 0).any()):
+        failed = matrices.reshape(-1, *matrices.shape[-2:])[int((info.reshape(-1) != 0).nonzero()[0])].detach()
+        if not bool(failed.isfinite().all()):
+            raise NotPositiveDefiniteError(
+                f"{what} has entries that are not finite: check the parameters and inputs it was built from",
+                float("nan"),
+            )
+        smallest = float(torch.linalg.eigvalsh(failed)[0])
+        raise NotPositiveDefiniteError(
+            f"{what} is not positive definite in {str(matrices.dtype).removeprefix('torch.')} "
+            f"(smallest eigenvalue {smallest:.3g}): use float64, more noise variance, or remove repeated coordinates",
+            smallest,
+        )
+    return factors

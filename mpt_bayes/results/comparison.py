@@ -1,0 +1,85 @@
+"""The exact log marginal likelihood beside the cumulative masked score."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mpt_bayes.results.curve import ScoreCurve
+from mpt_bayes.results.estimate import SCHEMA_VERSION, Estimate
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Both sides of log p(x) = Σ_m S(m), in total nats.
+
+    Attributes:
+        log_marginal_likelihood: exact, total over the rows.
+        log_marginal_likelihood_per_row: (N,).
+        curve: the score curve; its `total` is the cumulative score.
+    """
+
+    log_marginal_likelihood: float
+    log_marginal_likelihood_per_row: NDArray[np.float64] = field(repr=False)
+    curve: ScoreCurve
+
+    @property
+    def cumulative_score(self) -> Estimate:
+        """Σ_m S(m) with its standard error."""
+        return self.curve.total
+
+    @property
+    def difference(self) -> float:
+        """Cumulative score minus log marginal likelihood, total nats."""
+        return self.cumulative_score.value - self.log_marginal_likelihood
+
+    @property
+    def z(self) -> float | None:
+        """The difference in standard errors; None where the score has none or every mask was taken."""
+        error = self.cumulative_score.standard_error
+        return self.difference / error if error else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: both totals, per datum, the difference and the curve."""
+        n = self.cumulative_score.n_data
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "units": "nats",
+            "log_marginal_likelihood": {
+                "total": self.log_marginal_likelihood,
+                "per_datum": self.log_marginal_likelihood / n,
+            },
+            "cumulative_score": {
+                "total": self.cumulative_score.value,
+                "per_datum": self.cumulative_score.value / n,
+                "standard_error": self.cumulative_score.standard_error,
+                "z": self.z,
+            },
+            "curve": self.curve.to_dict()["curve"],
+            "design": self.cumulative_score.design,
+            "seed": self.cumulative_score.seed,
+            "n_evaluations": self.cumulative_score.n_evaluations,
+        }
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row a datum: its exact log marginal likelihood and its estimated cumulative score."""
+        return pd.DataFrame(
+            {
+                "log_marginal_likelihood": self.log_marginal_likelihood_per_row,
+                "cumulative_score": self.cumulative_score.per_row,
+            }
+        )
+
+    def __repr__(self) -> str:
+        z = "exact" if self.z is None else f"{self.z:+.2f} SE"
+        error = self.cumulative_score.standard_error
+        return (
+            f"Comparison(log marginal likelihood {self.log_marginal_likelihood:.6g}, cumulative score "
+            f"{self.cumulative_score.value:.6g} ± {math.nan if error is None else error:.3g} nats, "
+            f"difference {self.difference:+.3g} ({z}))"
+        )

@@ -1,0 +1,111 @@
+"""The masked-prediction score at every mask size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.results.estimate import SCHEMA_VERSION, Estimate
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreCurve:
+    """S(m) for m = 1..D with a standard error for each size. Total nats over the rows (see `per_datum`).
+
+    S(1) is leave-one-out per coordinate, S(D) the mean univariate marginal, and the area Σ_m S(m) the log marginal
+    likelihood of a coherent model.
+
+    Attributes:
+        scores: (D,) S(m); NaN at sizes the design did not visit (`note` says so).
+        standard_errors: (D,), from the choice of masks; 0 where all masks were taken, NaN where there is none.
+        total: the cumulative score, Σ_m S(m), with its own standard error (sizes need not be independent).
+        partials: (D,) Σ_{m≤P} S(m) for P = 1..D.
+        partial_standard_errors, partial_degrees_of_freedom: (D,).
+    """
+
+    scores: NDArray[np.float64]
+    standard_errors: NDArray[np.float64]
+    total: Estimate
+    partials: NDArray[np.float64] = field(repr=False)
+    partial_standard_errors: NDArray[np.float64] = field(repr=False)
+    partial_degrees_of_freedom: NDArray[np.float64] = field(repr=False)
+    note: str = ""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(D,) the mask sizes 1..D."""
+        return np.arange(1, len(self.scores) + 1)
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        """(D,) the mask rates m / D."""
+        return self.sizes / len(self.scores)
+
+    @property
+    def per_datum(self) -> Self:
+        """The same curve divided by the number of rows."""
+        n = self.total.n_data
+        return replace(
+            self,
+            scores=self.scores / n,
+            standard_errors=self.standard_errors / n,
+            total=self.total.per_datum,
+            partials=self.partials / n,
+            partial_standard_errors=self.partial_standard_errors / n,
+        )
+
+    def partial(self, size: int) -> Estimate:
+        """Σ_{m ≤ size} S(m): leave-P-out cumulative cross-validation with P = size.
+
+        For a coherent model this is log p(x) - V(D - P), the conditional marginal likelihood of P coordinates given
+        the rest, averaged over all orders (Lotfi et al. 2022).
+
+        Raises:
+            ArgumentError: a size outside 1..D.
+        """
+        if not 1 <= size <= len(self.scores):
+            raise ArgumentError(f"size is {size}: expected 1..{len(self.scores)}")
+        error = float(self.partial_standard_errors[size - 1])
+        return replace(
+            self.total,
+            value=float(self.partials[size - 1]),
+            standard_error=None if math.isnan(error) else error,
+            degrees_of_freedom=float(self.partial_degrees_of_freedom[size - 1]),
+            estimand=f"cumulative score up to size {size} of {len(self.scores)}",
+            per_row=None,
+            note=self.total.note or "per-row values are kept for the total only",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with a schema version; sizes without a score or an error have null there."""
+        columns = zip(self.sizes, self.rates, self.scores, self.standard_errors, strict=True)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "units": "nats, total over rows" if not self.total.estimand.endswith("per datum") else "nats per datum",
+            "total": self.total.to_dict(),
+            "curve": [
+                {"size": int(m), "rate": float(r), "score": finite_or_none(s), "standard_error": finite_or_none(e)}
+                for m, r, s, e in columns
+            ],
+            "note": self.note,
+        }
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row a size: size, rate, score, standard_error."""
+        return pd.DataFrame(
+            {"size": self.sizes, "rate": self.rates, "score": self.scores, "standard_error": self.standard_errors}
+        )
+
+    def __repr__(self) -> str:
+        return f"ScoreCurve(D={len(self.scores)}, S(1)={self.scores[0]:.5g}, S(D)={self.scores[-1]:.5g}, {self.total})"
+
+
+def finite_or_none(value: float) -> float | None:
+    """JSON has no NaN: a number that is not there is null."""
+    return float(value) if math.isfinite(value) else None

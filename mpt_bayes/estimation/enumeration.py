@@ -10,6 +10,7 @@ from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.exhaustive import Exhaustive
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial
+from mpt_bayes.progress import spans_of
 
 
 @torch.no_grad()
@@ -17,7 +18,7 @@ def subset_log_probs(model: JointModel, x: Tensor) -> Tensor:
     """(N, 2^D) log p(x_A) of every subset A, in the order of `all_subsets`: 2^D marginals, not 2^D·D conditionals."""
     subsets = all_subsets(model.dim).to(x.device)
     chunk = chunk_length(len(x), model.dim)
-    parts = [model.marginal_log_prob(x, subsets[start : start + chunk]) for start in range(0, len(subsets), chunk)]
+    parts = [model.marginal_log_prob(x, subsets[span]) for span in spans_of(len(subsets), chunk)]
     return check_finite(torch.cat(parts, 1)).to(torch.float64)
 
 

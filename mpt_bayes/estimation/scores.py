@@ -9,6 +9,7 @@ from mpt_bayes.errors import DataError
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.base import MaskBatch, OrderBatch
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve
+from mpt_bayes.progress import spans_of
 
 MEMORY_BUDGET = 2**29
 """Bytes a chunk of masks may take; the working arrays of a model are a small multiple of (masks, rows + D, D)."""
@@ -41,8 +42,7 @@ def tally_masks(model: ConditionalModel, x: Tensor, batch: MaskBatch) -> Tally:
     mask_totals = torch.empty(len(batch), dtype=torch.float64)
     per_row = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     chunk = chunk_length(len(x), model.dim)
-    for start in range(0, len(batch), chunk):
-        part = slice(start, start + chunk)
+    for part in spans_of(len(batch), chunk):
         scores = mask_scores(model, x, batch.hidden[part].to(x.device)).to(torch.float64)
         mask_totals[part] = scores.sum(0).cpu()
         per_row += scores @ weight[part]
@@ -56,8 +56,7 @@ def tally_orders(model: HasOrderCurve, x: Tensor, batch: OrderBatch) -> Tally:
     totals = torch.empty(n, dim, dtype=torch.float64)
     per_row = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     chunk = chunk_length(len(x), dim)
-    for start in range(0, n, chunk):
-        part = slice(start, start + chunk)
+    for part in spans_of(n, chunk):
         curves = check_finite(model.order_curve(x, batch.orders[part].to(x.device))).to(torch.float64)
         totals[part] = curves.sum(0).cpu()
         per_row += curves.sum((1, 2)) / n

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mpt_bayes.results.curve import ScoreCurve
 from mpt_bayes.results.estimate import SCHEMA_VERSION, Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,6 +70,8 @@ class Comparison:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row a datum: its exact log marginal likelihood and its estimated cumulative score."""
+        import pandas as pd  # slow to load, so only when a frame is asked for
+
         return pd.DataFrame(
             {
                 "log_marginal_likelihood": self.log_marginal_likelihood_per_row,

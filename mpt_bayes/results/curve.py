@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.results.estimate import SCHEMA_VERSION, Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,6 +100,8 @@ class ScoreCurve:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row a size: size, rate, score, standard_error."""
+        import pandas as pd  # slow to load, so only when a frame is asked for
+
         return pd.DataFrame(
             {"size": self.sizes, "rate": self.rates, "score": self.scores, "standard_error": self.standard_errors}
         )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from mpt_bayes.errors import ArgumentError, DataError, EstimandError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA_VERSION = 1
 
@@ -81,7 +82,9 @@ class Estimate:
             raise ArgumentError(f"level is {level}: expected a number in (0, 1)")
         if self.standard_error is None:
             raise ArgumentError(f"no interval: {self.note}")
-        half = float(stats.t.ppf((1 + level) / 2, self.degrees_of_freedom)) * self.standard_error
+        from scipy import special  # slow to load, so only when an interval is asked for
+
+        half = float(special.stdtrit(self.degrees_of_freedom, (1 + level) / 2)) * self.standard_error
         return self.value - half, self.value + half
 
     def __sub__(self, other: Estimate) -> Estimate:
@@ -138,6 +141,8 @@ class Estimate:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row, the columns of `to_dict`."""
+        import pandas as pd  # slow to load, so only when a frame is asked for
+
         return pd.DataFrame([self.to_dict()])
 
     def __repr__(self) -> str:

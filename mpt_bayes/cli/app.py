@@ -1,0 +1,22 @@
+"""The commands there are. A new command, or group of commands, is one module and one line here."""
+
+from __future__ import annotations
+
+import typer
+
+from mpt_bayes.cli import compare
+
+app = typer.Typer(
+    help="Masked-prediction scores beside the log marginal likelihood.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Add --debug to any command for the full traceback of an error.",
+)
+
+app.command("compare")(compare.compare)
+
+
+@app.callback()
+def options() -> None:
+    """Masked-prediction scores beside the log marginal likelihood."""

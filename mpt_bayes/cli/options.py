@@ -1,0 +1,43 @@
+"""Arguments and options that commands share, each defined once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.estimation.missing import Missing
+from mpt_bayes.masks import Exhaustive, MaskDesign, PerSize, RandomOrders
+
+ModelName = Annotated[str, typer.Argument(help="gaussian, ppca, factor-analysis, gp, …", metavar="MODEL")]
+DataName = Annotated[
+    str, typer.Option("--data", help="A name from `mpt-bayes data`, or a CSV, Parquet or NPY file.", metavar="DATA")
+]
+LatentDim = Annotated[int, typer.Option(help="Latent dimensions of ppca and factor-analysis.")]
+Kernel = Annotated[str, typer.Option(help="Kernel of gp, by name.")]
+Ridge = Annotated[float, typer.Option(help="Added to the diagonal of the covariance of gaussian; recorded.")]
+Standardise = Annotated[
+    bool, typer.Option("--standardise", help="Score columns with mean 0 and variance 1; the log-Jacobian is reported.")
+]
+MissingPolicy = Annotated[Missing, typer.Option(help="Missing entries: an error, or integrated out exactly.")]
+Orders = Annotated[int | None, typer.Option(help="Random orders (default 64), each with a mask of every size.")]
+MasksPerSize = Annotated[int | None, typer.Option(help="Independent masks for every size, instead of orders.")]
+ExhaustiveFlag = Annotated[bool, typer.Option("--exhaustive", help="Every mask, exactly; up to about D = 20.")]
+Seed = Annotated[int, typer.Option(help="Seed of the masks.")]
+JsonTo = Annotated[str | None, typer.Option("--json", help="Write JSON to a file, or to standard output with -.")]
+PlotTo = Annotated[Path | None, typer.Option("--plot", help="Write a figure (PNG, PDF or SVG).")]
+
+
+def design_from(orders: int | None, masks_per_size: int | None, exhaustive: bool) -> MaskDesign:
+    """The one mask design asked for.
+
+    Raises:
+        ArgumentError: more than one was asked for.
+    """
+    if sum([orders is not None, masks_per_size is not None, exhaustive]) > 1:
+        raise ArgumentError("--orders, --masks-per-size and --exhaustive are three designs: choose one")
+    if exhaustive:
+        return Exhaustive()
+    return RandomOrders(64 if orders is None else orders) if masks_per_size is None else PerSize(masks_per_size)

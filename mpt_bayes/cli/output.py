@@ -1,0 +1,80 @@
+"""What a command prints: tables for people, JSON for programs, a progress bar on a terminal only."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import Progress
+
+from mpt_bayes.progress import reported_to
+from mpt_bayes.results.estimate import SCHEMA_VERSION
+
+STANDARD_OUTPUT = "-"
+
+
+@dataclass
+class Clock:
+    """Seconds of the work inside `working`."""
+
+    seconds: float = field(default=0.0)
+
+
+@contextmanager
+def working(what: str) -> Iterator[Clock]:
+    """Times the block, and shows its progress on standard error where that is a terminal."""
+    clock = Clock()
+    console = Console(stderr=True)
+    start = time.perf_counter()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        with reported_to(lambda done, total: bar.update(task, completed=done, total=total)):
+            yield clock
+    clock.seconds = time.perf_counter() - start
+
+
+def show(*items: RenderableType) -> None:
+    """Print for a person, on standard output."""
+    console = Console()
+    for item in items:
+        console.print(item)
+
+
+def document(command: str, **fields: Any) -> dict[str, Any]:
+    """The JSON document of a command: its fields with the schema version and the versions of the software."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": command,
+        **fields,
+        "versions": {
+            "mpt_bayes": _own_version(),
+            "python": platform.python_version(),
+            "torch": version("torch"),
+            "numpy": version("numpy"),
+        },
+    }
+
+
+def write_json(content: dict[str, Any], target: str) -> None:
+    """To a file, or to standard output for `-`. NaN cannot be written: it is a fault, not a number."""
+    text = json.dumps(content, indent=2, allow_nan=False)
+    if target == STANDARD_OUTPUT:
+        print(text)
+    else:
+        Path(target).write_text(text + "\n", encoding="utf-8")
+        print(f"written: {target}", file=sys.stderr)
+
+
+def _own_version() -> str:
+    import mpt_bayes
+
+    return mpt_bayes.__version__

@@ -1,16 +1,46 @@
 """Masked pre-training and the log marginal likelihood, computed on both sides."""
 
 from mpt_bayes import errors, masks, models
-from mpt_bayes.estimation import compare, cumulative_score, log_marginal_likelihood, masked_score, score_curve
-from mpt_bayes.results import Comparison, Estimate, ScoreCurve
+from mpt_bayes.estimation import (
+    attribution,
+    chain_rule,
+    compare,
+    convergence,
+    cumulative_score,
+    log_marginal_likelihood,
+    masked_score,
+    score_curve,
+    sweep,
+    verify,
+)
+from mpt_bayes.results import (
+    Attribution,
+    ChainRule,
+    Check,
+    Comparison,
+    Convergence,
+    Estimate,
+    ScoreCurve,
+    Sweep,
+    Verification,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Attribution",
+    "ChainRule",
+    "Check",
     "Comparison",
+    "Convergence",
     "Estimate",
     "ScoreCurve",
+    "Sweep",
+    "Verification",
+    "attribution",
+    "chain_rule",
     "compare",
+    "convergence",
     "cumulative_score",
     "errors",
     "log_marginal_likelihood",
@@ -18,4 +48,6 @@ __all__ = [
     "masks",
     "models",
     "score_curve",
+    "sweep",
+    "verify",
 ]

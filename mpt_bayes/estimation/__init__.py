@@ -1,6 +1,21 @@
 """From a model and masks to numbers with error bars."""
 
+from mpt_bayes.estimation.attribution import attribution
+from mpt_bayes.estimation.chain import chain_rule
 from mpt_bayes.estimation.compare import compare, log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score, masked_score, score_curve
+from mpt_bayes.estimation.sweep import convergence, sweep
+from mpt_bayes.estimation.verify import verify
 
-__all__ = ["compare", "cumulative_score", "log_marginal_likelihood", "masked_score", "score_curve"]
+__all__ = [
+    "attribution",
+    "chain_rule",
+    "compare",
+    "convergence",
+    "cumulative_score",
+    "log_marginal_likelihood",
+    "masked_score",
+    "score_curve",
+    "sweep",
+    "verify",
+]

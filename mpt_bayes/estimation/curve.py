@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from mpt_bayes.errors import EstimandError
 from mpt_bayes.estimation.enumeration import tally_exhaustive
-from mpt_bayes.estimation.missing import Missing, data_digest, observed_parts
+from mpt_bayes.estimation.missing import Missing, ObservedPart, data_digest, observed_parts
 from mpt_bayes.estimation.scores import tally_masks, tally_orders
 from mpt_bayes.estimation.tally import Tally, combined
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign, OrderDesign, RandomOrders
@@ -124,19 +125,23 @@ def masked_score(
 
 
 def run_design(model: ConditionalModel, x: Tensor, design: MaskDesign, seed: int, missing: Missing) -> Tally:
-    """One realisation of the design on the data, by the shortest exact way the model offers."""
-    tallies, rows = [], []
+    """One realisation of the design on the data."""
+    parts, tallies = zip(*part_tallies(model, x, design, seed, missing), strict=True)
+    return combined(list(tallies)).with_rows(torch.cat([part.rows for part in parts]).cpu(), len(x))
+
+
+def part_tallies(
+    model: ConditionalModel, x: Tensor, design: MaskDesign, seed: int, missing: Missing
+) -> Iterator[tuple[ObservedPart, Tally]]:
+    """The design on each part of the data, by the shortest exact way the model offers."""
     for part in observed_parts(model, x, missing):
-        rows.append(part.rows)
-        stream = Stream(seed).child("masks") if len(part.rows) == len(x) else Stream(seed).child("masks", len(rows))
+        stream = Stream(seed).child("masks", *part.key)
         if isinstance(design, Exhaustive) and isinstance(part.model, JointModel):
-            tallies.append(tally_exhaustive(part.model, part.x, design))
+            yield part, tally_exhaustive(part.model, part.x, design)
         elif isinstance(design, OrderDesign) and isinstance(part.model, HasOrderCurve):
-            orders = design.draw_orders(part.x.shape[1], stream)
-            tallies.append(tally_orders(part.model, part.x, orders))
+            yield part, tally_orders(part.model, part.x, design.draw_orders(part.x.shape[1], stream))
         else:
-            tallies.append(tally_masks(part.model, part.x, design.draw(part.model.dim, stream)))
-    return combined(tallies).with_rows(torch.cat(rows).cpu(), len(x))
+            yield part, tally_masks(part.model, part.x, design.draw(part.model.dim, stream))
 
 
 def _estimate(tally: Tally, x: Tensor, design: MaskDesign, seed: int, estimand: str) -> Estimate:

@@ -110,6 +110,6 @@ class ScoreCurve:
         return f"ScoreCurve(D={len(self.scores)}, S(1)={self.scores[0]:.5g}, S(D)={self.scores[-1]:.5g}, {self.total})"
 
 
-def finite_or_none(value: float) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """JSON has no NaN: a number that is not there is null."""
-    return float(value) if math.isfinite(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -1,0 +1,126 @@
+"""The masked score over rates, and the convergence of the cumulative score over numbers of masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.estimation.compare import log_marginal_likelihood
+from mpt_bayes.estimation.curve import cumulative_score, part_tallies
+from mpt_bayes.estimation.missing import Missing, data_digest
+from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
+from mpt_bayes.models.base import ConditionalModel, JointModel
+from mpt_bayes.numerics.random import seed_from
+from mpt_bayes.results import Convergence, Sweep
+
+
+def sweep(
+    model: ConditionalModel,
+    x: Tensor,
+    rates: Sequence[float],
+    *,
+    n_masks: int | None = 64,
+    generator: torch.Generator | None = None,
+    missing: Missing = "error",
+) -> Sweep:
+    """The masked score S(m) at each rate, m = round(rate · D), and the bias of D · S(m) for log p(x).
+
+    Every rate cuts the same random rankings of the coordinates, so that differences between rates are less noisy than
+    the scores; the score at one rate is that of `masked_score` with the same seed.
+
+    Args:
+        model, x, missing: as for `score_curve`. With entries marginalised, D is the number observed in each row.
+        rates: in (0, 1].
+        n_masks: masks a rate; None takes every mask of every size (up to about D = 20).
+        generator: source of the masks; None means seed 0.
+
+    Raises:
+        ArgumentError: no rates, or a rate outside (0, 1].
+        BudgetError: `n_masks=None` with too many coordinates.
+        DataError: as `score_curve`.
+
+    Example:
+        >>> import torch, mpt_bayes as mb
+        >>> model = mb.models.Gaussian(torch.zeros(4), torch.eye(4))
+        >>> result = mb.sweep(model, torch.zeros(1, 4), [0.25, 0.5, 1.0], n_masks=None)
+        >>> result.sizes.tolist(), bool((abs(result.bias) < 1e-12).all())
+        ([1, 2, 4], True)
+    """
+    if len(rates) == 0:
+        raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
+    designs = [FixedRate(rate, 1 if n_masks is None else n_masks) for rate in rates]
+    seed = seed_from(generator)
+    n_evaluations = 0
+    moments = torch.zeros(4, len(rates), dtype=torch.float64)  # S, its variance, D · S, its variance
+    if n_masks is None:
+        for part, tally in part_tallies(model, x, Exhaustive(), seed, missing):
+            dim = part.model.dim
+            scores = tally.scores[[design.size(dim) - 1 for design in designs]]
+            moments[0] += scores
+            moments[2] += dim * scores
+            n_evaluations += tally.n_evaluations
+    for i, design in enumerate(designs if n_masks is not None else []):
+        for part, tally in part_tallies(model, x, design, seed, missing):
+            dim = part.model.dim
+            score, variance = (column[design.size(dim) - 1] for column in (tally.scores, tally.score_variances))
+            moments[:, i] += torch.stack([score, variance, dim * score, dim**2 * variance])
+            n_evaluations += tally.n_evaluations
+    exact = log_marginal_likelihood(model, x, missing=missing) if isinstance(model, JointModel) else None
+    return Sweep(
+        rates=np.asarray(rates, dtype=np.float64),
+        sizes=np.array([design.size(model.dim) for design in designs]),
+        scores=moments[0].numpy(),
+        standard_errors=moments[1].sqrt().numpy(),
+        scaled=moments[2].numpy(),
+        scaled_standard_errors=moments[3].sqrt().numpy(),
+        log_marginal_likelihood=None if exact is None else float(exact.sum()),
+        n_data=len(x),
+        n_evaluations=n_evaluations,
+        seed=None if n_masks is None else seed,
+        data_digest=data_digest(x),
+    )
+
+
+def convergence(
+    model: ConditionalModel,
+    x: Tensor,
+    *,
+    design: Callable[[int], MaskDesign] = RandomOrders,
+    numbers: Sequence[int] = (2, 4, 8, 16, 32, 64),
+    generator: torch.Generator | None = None,
+    missing: Missing = "error",
+) -> Convergence:
+    """The cumulative score from designs of growing number, to see its standard error shrink.
+
+    Draw k of a design is the same whatever its number, so each estimate contains the draws of those before it.
+
+    Args:
+        model, x, missing: as for `score_curve`.
+        design: from a number to a design, e.g. `mb.masks.RandomOrders` or `mb.masks.PerSize`.
+        numbers: of orders, or of masks per size.
+        generator: source of the masks; None means seed 0.
+
+    Raises:
+        ArgumentError: no numbers.
+
+    Example:
+        >>> import torch, mpt_bayes as mb
+        >>> model = mb.models.Gaussian(torch.zeros(3), torch.eye(3) + 0.5)
+        >>> mb.convergence(model, torch.ones(1, 3), numbers=[2, 8]).values.shape
+        (2,)
+    """
+    if len(numbers) == 0:
+        raise ArgumentError("numbers is empty: give at least one")
+    seed = seed_from(generator)
+    estimates = tuple(
+        cumulative_score(
+            model, x, design=design(number), generator=torch.Generator().manual_seed(seed), missing=missing
+        )
+        for number in numbers
+    )
+    exact = log_marginal_likelihood(model, x, missing=missing) if isinstance(model, JointModel) else None
+    return Convergence(tuple(numbers), estimates, None if exact is None else float(exact.sum()))

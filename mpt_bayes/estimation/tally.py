@@ -115,6 +115,8 @@ def _variances(sampling: Sampling, contribution: Tensor, dim: int, *, cumulative
             values = values - values.mean(0)
         free = (count - 1).clamp_min(1)
         v = torch.where(count == 1, torch.nan, count / free * values.square().sum(0))
+        if sampling.fraction is not None:
+            v = v * (1 - sampling.fraction[member][0])
         variance += v
         quartic += v.square() / free
     return variance, quartic

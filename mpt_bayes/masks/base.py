@@ -32,12 +32,16 @@ class Sampling:
         log_weight: (P,) float64; the estimate is Σ_p exp(log_weight_p) s(M_p). A weight belongs to a whole mask.
         stratum: (P,) int64; `ENUMERATED` marks masks taken completely.
         cluster: (P,) int64.
+        fraction: (P,) float64, the share of its stratum's masks that was drawn, where the draws of a stratum are
+            distinct (each its own cluster): the variance is 1 - fraction times that of independent draws. None
+            stands for 0 everywhere: independent draws.
     """
 
     sizes: Tensor
     log_weight: Tensor
     stratum: Tensor
     cluster: Tensor
+    fraction: Tensor | None = None
 
     def __post_init__(self) -> None:
         if not len(self.sizes) == len(self.log_weight) == len(self.stratum) == len(self.cluster):
@@ -60,9 +64,11 @@ class MaskBatch:
     sampling: Sampling
 
     @classmethod
-    def build(cls, hidden: Tensor, *, log_weight: Tensor, stratum: Tensor, cluster: Tensor) -> Self:
+    def build(
+        cls, hidden: Tensor, *, log_weight: Tensor, stratum: Tensor, cluster: Tensor, fraction: Tensor | None = None
+    ) -> Self:
         """From masks and the columns of their sampling; the sizes are counted."""
-        return cls(hidden, Sampling(hidden.sum(1), log_weight, stratum, cluster))
+        return cls(hidden, Sampling(hidden.sum(1), log_weight, stratum, cluster, fraction))
 
     def __len__(self) -> int:
         return len(self.hidden)

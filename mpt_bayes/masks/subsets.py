@@ -91,5 +91,4 @@ class FixedRate(MaskDesign):
 
 def uniform_masks(sizes: Tensor, dim: int, stream: Stream) -> Tensor:
     """(P, D) bool: for each of the P sizes a mask uniform among the C(D, size) of that size."""
-    ranks = torch.rand(len(sizes), dim, dtype=torch.float64, generator=stream.generator()).argsort(1).argsort(1)
-    return ranks < sizes[:, None]
+    return stream.permutations(len(sizes), dim) < sizes[:, None]

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,25 @@ class Stream:
         """A fresh CPU generator seeded by a hash of the seed and the path."""
         digest = hashlib.blake2b(repr((self.seed, self.path)).encode(), digest_size=8).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+    # The primitive draws below are all that a mask design uses, so that a test can enumerate a design's probability
+    # space by answering them with every outcome in turn. Call at most one of them on a stream: take a child for more.
+
+    def permutations(self, count: int, length: int) -> Tensor:
+        """(count, length) int64: independent uniform permutations of 0..length-1."""
+        return torch.rand(count, length, dtype=torch.float64, generator=self.generator()).argsort(1)
+
+    def integers(self, high: int, count: int) -> Tensor:
+        """(count,) int64: independent, uniform on 0..high-1."""
+        return torch.randint(high, (count,), generator=self.generator())
+
+    def uniform(self) -> float:
+        """One number uniform on [0, 1)."""
+        return float(torch.rand((), dtype=torch.float64, generator=self.generator()))
+
+    def bernoulli(self, probabilities: Tensor) -> Tensor:
+        """Independent bool draws, true with the given probabilities, of their shape."""
+        return torch.rand(probabilities.shape, dtype=torch.float64, generator=self.generator()) < probabilities
 
 
 def seed_from(generator: torch.Generator | None) -> int:

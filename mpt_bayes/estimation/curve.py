@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.errors import EstimandError
-from mpt_bayes.estimation.enumeration import tally_exhaustive
+from mpt_bayes.estimation.enumeration import tally_closed_form, tally_exhaustive
 from mpt_bayes.estimation.missing import Missing, ObservedPart, data_digest, observed_parts
 from mpt_bayes.estimation.scores import tally_masks, tally_orders
 from mpt_bayes.estimation.tally import Tally, combined
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign, OrderDesign, RandomOrders
-from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, JointModel
+from mpt_bayes.models.base import ConditionalModel, HasExactCurve, HasOrderCurve, JointModel
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results import Estimate, ScoreCurve
 
@@ -136,7 +136,9 @@ def part_tallies(
     """The design on each part of the data, by the shortest exact way the model offers."""
     for part in observed_parts(model, x, missing):
         stream = Stream(seed).child("masks", *part.key)
-        if isinstance(design, Exhaustive) and isinstance(part.model, JointModel):
+        if isinstance(design, Exhaustive) and isinstance(part.model, HasExactCurve):
+            yield part, tally_closed_form(part.model, part.x)
+        elif isinstance(design, Exhaustive) and isinstance(part.model, JointModel):
             yield part, tally_exhaustive(part.model, part.x, design)
         elif isinstance(design, OrderDesign) and isinstance(part.model, HasOrderCurve):
             yield part, tally_orders(part.model, part.x, design.draw_orders(part.x.shape[1], stream))

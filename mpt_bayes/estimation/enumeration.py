@@ -8,7 +8,7 @@ from torch import Tensor
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.exhaustive import Exhaustive
-from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.base import HasExactCurve, JointModel
 from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial
 from mpt_bayes.progress import spans_of
 
@@ -30,3 +30,9 @@ def tally_exhaustive(model: JointModel, x: Tensor, design: Exhaustive) -> Tally:
     weight = (-log_binomial(model.dim)).exp()[size].to(x.device)
     average = log_prob.new_zeros(len(x), model.dim + 1).index_add_(1, size.to(x.device), log_prob * weight)
     return Tally.exact(average.diff(dim=1).flip(1).cpu(), n_evaluations=log_prob.numel())
+
+
+@torch.no_grad()
+def tally_closed_form(model: HasExactCurve, x: Tensor) -> Tally:
+    """The exact curve where the average over masks has a closed form; each row counts as one evaluation."""
+    return Tally.exact(check_finite(model.exact_curve(x)).to(torch.float64).cpu(), n_evaluations=len(x))

@@ -1,15 +1,43 @@
 """Models: what predicts a hidden coordinate given the visible ones."""
 
-from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, JointModel, Restrictable, restrict
+from mpt_bayes.models.base import (
+    ConditionalModel,
+    HasExactCurve,
+    HasOrderCurve,
+    JointModel,
+    Restrictable,
+    restrict,
+)
+from mpt_bayes.models.emissions import (
+    BernoulliEmission,
+    CategoricalEmission,
+    Emission,
+    NormalEmission,
+    PoissonEmission,
+)
+from mpt_bayes.models.exchangeable import BetaBernoulli, DirichletCategorical, NormalInverseGamma
 from mpt_bayes.models.gaussian import Gaussian
+from mpt_bayes.models.latent_bank import LatentBank
+from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.table import JointTable
 
 __all__ = [
+    "BernoulliEmission",
+    "BetaBernoulli",
+    "CategoricalEmission",
     "ConditionalModel",
+    "DirichletCategorical",
+    "Emission",
     "Gaussian",
+    "HasExactCurve",
     "HasOrderCurve",
     "JointModel",
     "JointTable",
+    "LatentBank",
+    "Mixture",
+    "NormalEmission",
+    "NormalInverseGamma",
+    "PoissonEmission",
     "Restrictable",
     "restrict",
 ]

@@ -69,6 +69,14 @@ class HasOrderCurve(Protocol):
 
 
 @runtime_checkable
+class HasExactCurve(Protocol):
+    """A model whose whole curve has a closed form: the exhaustive design costs no masks."""
+
+    def exact_curve(self, x: Tensor) -> Tensor:
+        """(N, D) S(m) of each row, m = 1..D."""
+
+
+@runtime_checkable
 class Restrictable(Protocol):
     """A joint model whose marginal over some coordinates is a model of the same kind."""
 

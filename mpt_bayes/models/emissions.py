@@ -1,0 +1,239 @@
+"""What a latent state says about one coordinate: families of univariate densities, one set of parameters a state."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Self, final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from mpt_bayes.checks import checked_data
+from mpt_bayes.errors import DataError, ModelError
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class Emission(ABC):
+    """log p(x_j | state k): K states, D coordinates, independent given the state."""
+
+    @property
+    @abstractmethod
+    def parameter(self) -> Tensor:
+        """A tensor of shape (K, D, ...) whose dtype and device are those of the computation."""
+
+    @abstractmethod
+    def log_prob(self, x: Tensor) -> Tensor:
+        """(N, K, D) log p(x_nj | state k), -∞ where impossible; x is (N, D).
+
+        Raises:
+            DataError: values outside the support, with their row.
+        """
+
+    @abstractmethod
+    def restrict(self, keep: Tensor) -> Self:
+        """The same for coordinates `keep` (int64, repeats allowed), in that order."""
+
+    @classmethod
+    @abstractmethod
+    def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
+        """Weighted maximum likelihood: the M step of EM. x is (N, D), responsibility (N, K)."""
+
+    @property
+    def n_states(self) -> int:
+        """K, the number of states."""
+        return self.parameter.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """D, the number of coordinates."""
+        return self.parameter.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return self.parameter.device
+
+    def _checked(self, x: Tensor) -> Tensor:
+        return checked_data(x, self.dim, dtype=self.parameter.dtype, device=self.device)
+
+
+@final
+class NormalEmission(Emission):
+    """x_j | k ~ N(mean_kj, scale_kj²).
+
+    Args:
+        mean, scale: (K, D); scale is a standard deviation, positive.
+    """
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        _check_matrix(mean, "mean")
+        if scale.shape != mean.shape or not bool((scale > 0).all()):
+            raise ModelError(f"scale must be positive and of shape {tuple(mean.shape)}, like mean")
+        self.mean, self.scale = mean, scale
+
+    @property
+    def parameter(self) -> Tensor:
+        """The means."""
+        return self.mean
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """(N, K, D) log normal densities."""
+        z = (self._checked(x)[:, None] - self.mean) / self.scale
+        return -0.5 * (z.square() + LOG_2PI) - self.scale.log()
+
+    def restrict(self, keep: Tensor) -> Self:
+        """Coordinates `keep`."""
+        return type(self)(self.mean[:, keep], self.scale[:, keep])
+
+    @classmethod
+    def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
+        """Weighted means and standard deviations; each variance at least 1e-6 of the column's (as EM can collapse)."""
+        weight = responsibility / responsibility.sum(0)
+        mean = weight.T @ x
+        variance = torch.stack([w @ (x - m).square() for w, m in zip(weight.T, mean, strict=True)])
+        return cls(mean, variance.clamp_min(1e-6 * x.var(0, correction=0).clamp_min(1e-300)).sqrt())
+
+
+@final
+class BernoulliEmission(Emission):
+    """x_j | k ~ Bernoulli, x in {0, 1}, from log-probabilities of both values (so that 0 and 1 are exact).
+
+    Args:
+        log_one, log_zero: (K, D) log p(x_j = 1 | k) and log p(x_j = 0 | k).
+    """
+
+    def __init__(self, log_one: Tensor, log_zero: Tensor) -> None:
+        _check_matrix(log_one, "log_one")
+        self.log_one, self.log_zero = log_one, log_zero
+
+    @classmethod
+    def from_probabilities(cls, probabilities: Tensor) -> Self:
+        """From (K, D) probabilities of 1."""
+        if not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
+            raise ModelError("probabilities has entries outside [0, 1]")
+        return cls(probabilities.log(), (-probabilities).log1p())
+
+    @classmethod
+    def from_logits(cls, logits: Tensor) -> Self:
+        """From (K, D) log odds."""
+        return cls(logsigmoid(logits), logsigmoid(-logits))
+
+    @property
+    def parameter(self) -> Tensor:
+        """log p(x_j = 1 | k)."""
+        return self.log_one
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """(N, K, D), chosen by value and never multiplied, so that impossible values give -∞ and not NaN."""
+        x = self._checked(x)
+        _refuse((x != 0) & (x != 1), "a value other than 0 and 1", "binarise the data")
+        return torch.where(x[:, None] == 1, self.log_one, self.log_zero)
+
+    def restrict(self, keep: Tensor) -> Self:
+        """Coordinates `keep`."""
+        return type(self)(self.log_one[:, keep], self.log_zero[:, keep])
+
+    @classmethod
+    def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
+        """Weighted proportions, which may be exactly 0 or 1."""
+        return cls.from_probabilities((responsibility.T @ x / responsibility.sum(0)[:, None]).clamp(0, 1))
+
+
+@final
+class CategoricalEmission(Emission):
+    """x_j | k ~ Categorical over 0..A-1.
+
+    Args:
+        log_probabilities: (K, D, A), each (k, j) a distribution; -∞ for impossible categories.
+    """
+
+    def __init__(self, log_probabilities: Tensor) -> None:
+        if log_probabilities.ndim != 3:
+            raise ModelError(f"log_probabilities has shape {tuple(log_probabilities.shape)}: expected (K, D, A)")
+        off = float((log_probabilities.logsumexp(2)).abs().max())
+        if not off < 1e-6:
+            raise ModelError(f"a row of the category probabilities does not sum to 1 (log of its sum {off:.3g})")
+        self.log_probabilities = log_probabilities - log_probabilities.logsumexp(2, keepdim=True)
+
+    @classmethod
+    def from_probabilities(cls, probabilities: Tensor) -> Self:
+        """From (K, D, A) probabilities."""
+        if not bool((probabilities >= 0).all()):
+            raise ModelError("probabilities has negative or NaN entries")
+        return cls(probabilities.log())
+
+    @property
+    def parameter(self) -> Tensor:
+        """The log-probabilities."""
+        return self.log_probabilities
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """(N, K, D), looked up."""
+        x = self._checked(x)
+        n_categories = self.log_probabilities.shape[2]
+        _refuse(
+            (x < 0) | (x >= n_categories) | (x != x.round()),
+            f"a category outside 0..{n_categories - 1}",
+            "code the categories as integers from 0",
+        )
+        return self.log_probabilities[:, torch.arange(self.dim, device=self.device), x.long()].transpose(0, 1)
+
+    def restrict(self, keep: Tensor) -> Self:
+        """Coordinates `keep`."""
+        return type(self)(self.log_probabilities[:, keep])
+
+    @classmethod
+    def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
+        """Weighted proportions over the categories seen anywhere in x."""
+        one_hot = torch.nn.functional.one_hot(x.long()).to(responsibility)
+        counts = torch.einsum("nk,nda->kda", responsibility, one_hot)
+        return cls.from_probabilities(counts / counts.sum(2, keepdim=True))
+
+
+@final
+class PoissonEmission(Emission):
+    """x_j | k ~ Poisson(rate_kj).
+
+    Args:
+        rate: (K, D), non-negative; a rate of 0 allows the count 0 only.
+    """
+
+    def __init__(self, rate: Tensor) -> None:
+        _check_matrix(rate, "rate")
+        if not bool((rate >= 0).all()):
+            raise ModelError("rate has negative or NaN entries")
+        self.rate = rate
+
+    @property
+    def parameter(self) -> Tensor:
+        """The rates."""
+        return self.rate
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """(N, K, D) x log λ - λ - log x!."""
+        x = self._checked(x)
+        _refuse((x < 0) | (x != x.round()), "a value that is not a count", "pass non-negative integers")
+        return torch.xlogy(x[:, None], self.rate) - self.rate - torch.lgamma(x + 1)[:, None]
+
+    def restrict(self, keep: Tensor) -> Self:
+        """Coordinates `keep`."""
+        return type(self)(self.rate[:, keep])
+
+    @classmethod
+    def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
+        """Weighted means."""
+        return cls(responsibility.T @ x / responsibility.sum(0)[:, None])
+
+
+def _check_matrix(value: Tensor, name: str) -> None:
+    if value.ndim != 2:
+        raise ModelError(f"{name} has shape {tuple(value.shape)}: expected (K, D), one row a state")
+
+
+def _refuse(outside: Tensor, what: str, remedy: str) -> None:
+    rows = outside.any(1)
+    if bool(rows.any()):
+        raise DataError(f"x has {what} in row {int(rows.nonzero()[0])}: {remedy}")

@@ -1,0 +1,202 @@
+"""Finite mixtures of products of univariate densities, and EM for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self, final
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.checks import checked_count
+from mpt_bayes.errors import ArgumentError, ModelError
+from mpt_bayes.models.emissions import (
+    BernoulliEmission,
+    CategoricalEmission,
+    Emission,
+    NormalEmission,
+    PoissonEmission,
+)
+from mpt_bayes.models.latent_bank import LatentBank
+from mpt_bayes.numerics.random import Stream, seed_from
+
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
+
+Family = Literal["gaussian", "bernoulli", "categorical", "poisson"]
+
+_EMISSIONS: dict[Family, type[Emission]] = {
+    "gaussian": NormalEmission,
+    "bernoulli": BernoulliEmission,
+    "categorical": CategoricalEmission,
+    "poisson": PoissonEmission,
+}
+
+
+@final
+class Mixture(LatentBank):
+    """p(x) = Σ_k w_k Π_j p(x_j | k): a finite mixture with independent coordinates given the component.
+
+    Args:
+        weights: (K,), non-negative, summing to 1 within 1e-6.
+        emission: the densities of the K components; see the constructors `gaussian`, `bernoulli`, `categorical`,
+            `poisson`, and `fit` for maximum likelihood by EM.
+
+    Raises:
+        ModelError: weights that are not a distribution over the components.
+
+    Example:
+        >>> model = Mixture.bernoulli(torch.tensor([0.5, 0.5]), torch.tensor([[0.9, 0.9], [0.1, 0.1]]))
+        >>> model.masked_log_prob(torch.tensor([[1.0, 1.0]]), torch.tensor([[False, True]])).exp()
+        tensor([[[1.0000, 0.8200]]], dtype=torch.float64)
+    """
+
+    def __init__(self, weights: Tensor, emission: Emission) -> None:
+        if weights.shape != (emission.n_states,):
+            raise ModelError(
+                f"weights has shape {tuple(weights.shape)}: expected ({emission.n_states},), one a component"
+            )
+        weights = weights.to(emission.parameter)
+        total = float(weights.sum())
+        if not bool((weights >= 0).all()) or not abs(total - 1) <= 1e-6:
+            raise ModelError(f"weights must be non-negative and sum to 1: they sum to {total:.6g}")
+        self.emission = emission
+        self.log_weight = (weights / weights.sum()).log()
+
+    @classmethod
+    def gaussian(cls, weights: Tensor, means: Tensor, scales: Tensor) -> Self:
+        """Normal components with (K, D) means and standard deviations, in float64."""
+        return cls(weights, NormalEmission(means.to(torch.float64), scales.to(torch.float64)))
+
+    @classmethod
+    def bernoulli(cls, weights: Tensor, probabilities: Tensor) -> Self:
+        """Bernoulli components with (K, D) probabilities of 1, in float64."""
+        return cls(weights, BernoulliEmission.from_probabilities(probabilities.to(torch.float64)))
+
+    @classmethod
+    def categorical(cls, weights: Tensor, probabilities: Tensor) -> Self:
+        """Categorical components with (K, D, A) probabilities, in float64."""
+        return cls(weights, CategoricalEmission.from_probabilities(probabilities.to(torch.float64)))
+
+    @classmethod
+    def poisson(cls, weights: Tensor, rates: Tensor) -> Self:
+        """Poisson components with (K, D) rates, in float64."""
+        return cls(weights, PoissonEmission(rates.to(torch.float64)))
+
+    @classmethod
+    def from_sklearn(cls, fitted: GaussianMixture) -> Self:
+        """From a fitted scikit-learn GaussianMixture with covariance_type 'diag' or 'spherical'.
+
+        Raises:
+            ModelError: another covariance type, whose coordinates are dependent within a component.
+        """
+        kind = fitted.covariance_type
+        if kind not in ("diag", "spherical"):
+            raise ModelError(
+                f"covariance_type is '{kind}': the coordinates of a component must be independent; fit with "
+                "covariance_type='diag', or use one Gaussian model a component"
+            )
+        means = torch.as_tensor(fitted.means_)
+        variances = torch.as_tensor(fitted.covariances_).reshape(len(means), -1).expand_as(means)
+        return cls.gaussian(torch.as_tensor(fitted.weights_), means, variances.sqrt())
+
+    @classmethod
+    def fit(
+        cls,
+        x: Tensor,
+        family: Family,
+        n_components: int,
+        *,
+        n_starts: int = 4,
+        n_iterations: int = 500,
+        tolerance: float = 1e-9,
+        generator: torch.Generator | None = None,
+    ) -> Self:
+        """Maximum likelihood by EM (Dempster, Laird and Rubin 1977), the best of several starts from random rows.
+
+        Args:
+            x: (N, D) data; computed in float64.
+            family: of the components.
+            n_components: K.
+            n_starts: independent starts.
+            n_iterations: at most, for each start.
+            tolerance: stop when the log-likelihood per datum rises by less.
+            generator: of the starts.
+
+        Raises:
+            ArgumentError: an unknown family, or more components than rows.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
+            >>> fitted = Mixture.fit(x, "bernoulli", 2)
+            >>> round(float(fitted.log_marginal_likelihood(x).exp().sum()), 6)
+            2.0
+        """
+        if family not in _EMISSIONS:
+            raise ArgumentError(f"family is {family!r}: expected one of {', '.join(_EMISSIONS)}")
+        if checked_count(n_components, "n_components") > len(x):
+            raise ArgumentError(f"n_components is {n_components} but there are {len(x)} rows: ask for fewer")
+        x = x.to(torch.float64)
+        stream = Stream(seed_from(generator)).child("em")
+        starts = [
+            _em(x, _EMISSIONS[family], n_components, stream.child(s), n_iterations, tolerance) for s in range(n_starts)
+        ]
+        _, responsibility = max(starts, key=lambda start: start[0])
+        return cls(responsibility.mean(0), _EMISSIONS[family].fitted(x, responsibility))
+
+    @property
+    def dim(self) -> int:
+        """D, the number of coordinates."""
+        return self.emission.dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return self.emission.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the component parameters."""
+        return self.emission.parameter.dtype
+
+    @property
+    def n_states(self) -> int:
+        """K, the number of components."""
+        return self.emission.n_states
+
+    @property
+    def weights(self) -> Tensor:
+        """(K,) the mixing proportions."""
+        return self.log_weight.exp()
+
+    def latent_terms(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The mixing proportions and the component densities."""
+        return self.log_weight[None], self.emission.log_prob(x)
+
+    def restrict(self, keep: Tensor) -> Self:
+        """The mixture of coordinates `keep`."""
+        return type(self)(self.weights, self.emission.restrict(keep))
+
+
+def _em(
+    x: Tensor, family: type[Emission], n_components: int, stream: Stream, n_iterations: int, tolerance: float
+) -> tuple[float, Tensor]:
+    """One EM run: its final log-likelihood per datum and responsibilities.
+
+    It starts from responsibilities that lean towards one random row each, so that no component starts empty.
+    """
+    chosen = torch.randperm(len(x), generator=stream.generator())[:n_components].to(x.device)
+    spread = x.var(0, correction=0).clamp_min(1e-12)
+    distance = ((x[:, None] - x[chosen]).square() / spread).mean(2)
+    responsibility = (-distance).softmax(1)
+    value = previous = -torch.inf
+    for _ in range(n_iterations):
+        emission = family.fitted(x, responsibility)
+        joint = responsibility.mean(0).log() + emission.log_prob(x).sum(2)
+        value = float(joint.logsumexp(1).mean())
+        responsibility = joint.softmax(1)
+        if bool((responsibility.sum(0) < 1e-10).any()):  # an empty component has no parameters: start it again evenly
+            responsibility = 0.99 * responsibility + 0.01 / n_components
+        if value - previous < tolerance:
+            break
+        previous = value
+    return value, responsibility

@@ -1,6 +1,6 @@
 """Masked pre-training and the log marginal likelihood, computed on both sides."""
 
-from mpt_bayes import errors, masks, models
+from mpt_bayes import errors, lm, masks, models
 from mpt_bayes.estimation import (
     attribution,
     chain_rule,
@@ -43,6 +43,7 @@ __all__ = [
     "convergence",
     "cumulative_score",
     "errors",
+    "lm",
     "log_marginal_likelihood",
     "masked_score",
     "masks",

@@ -1,0 +1,23 @@
+"""Masked language models: the expected order-agnostic log-likelihood, with error bars, at scale."""
+
+from mpt_bayes.lm.adapter import MaskedLM
+from mpt_bayes.lm.antibody import antibody, antibody_sequences
+from mpt_bayes.lm.batches import Budget
+from mpt_bayes.lm.conditional import TextConditional
+from mpt_bayes.lm.loading import adapt, load, masked_diffusion, random_twin
+from mpt_bayes.lm.text import EncodedText, encode, from_ids
+
+__all__ = [
+    "Budget",
+    "EncodedText",
+    "MaskedLM",
+    "TextConditional",
+    "adapt",
+    "antibody",
+    "antibody_sequences",
+    "encode",
+    "from_ids",
+    "load",
+    "masked_diffusion",
+    "random_twin",
+]

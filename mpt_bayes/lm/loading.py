@@ -1,0 +1,185 @@
+"""Masked language models from the hub, from disk or from memory, with every check at the door."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from mpt_bayes.errors import ArgumentError, ModelError, MptBayesWarning
+from mpt_bayes.lm.adapter import MaskedLM
+
+
+def load(
+    name_or_path: str | Path,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    allow_new_head: bool = False,
+    trust_remote_code: bool = False,
+    revision: str | None = None,
+) -> MaskedLM:
+    """A Hugging Face masked language model (BERT, DistilBERT, ALBERT, RoBERTa, ModernBERT, DeBERTa, ELECTRA generator,
+    ESM-2, …) with its tokenizer.
+
+    Args:
+        name_or_path: a directory written by `save_pretrained`, or a name on the hub.
+        device: where to put the parameters.
+        dtype: of the forward pass: float32, bfloat16 or float16.
+        allow_new_head: accept a checkpoint whose masked-LM head is newly initialised (its scores mean nothing).
+        trust_remote_code: let the checkpoint run its own code; off unless asked.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        ModelError: a causal model, a tokenizer without a mask token, a head that was not in the checkpoint.
+    """
+    from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+
+    source = str(name_or_path)
+    options = {"trust_remote_code": trust_remote_code, "revision": revision}
+    try:
+        config = AutoConfig.from_pretrained(source, **options)
+        module, info = AutoModelForMaskedLM.from_pretrained(
+            source, config=config, dtype=dtype, output_loading_info=True, **options
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except ValueError as error:
+        if "Unrecognized configuration class" not in str(error):
+            raise ModelError(f"{source} cannot be loaded: {str(error).splitlines()[0]}") from error
+        raise ModelError(
+            f"{source} is a {config.model_type} model, without a masked-LM head (causal or encoder-decoder): masked "
+            "scores need a model trained to fill in masks"
+        ) from error
+    except OSError as error:
+        raise ModelError(f"{source} cannot be loaded: {str(error).splitlines()[0]}") from error
+    missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
+    if missing and not allow_new_head:
+        raise ModelError(
+            f"{source} lacks {len(missing)} parameters, newly initialised instead ({missing[0]}, …): a checkpoint "
+            "without its masked-LM head scores nonsense; load one that has it, or pass allow_new_head=True"
+        )
+    return adapt(module.to(device), tokenizer, name=source)
+
+
+def adapt(module: nn.Module, tokenizer: Any, *, name: str = "") -> MaskedLM:
+    """A Hugging Face masked LM that is already in memory, with its tokenizer; checked like one that is loaded.
+
+    Raises:
+        ModelError: no mask token, a decoder, fewer predictions than the tokenizer has tokens.
+    """
+    name = name or type(module).__name__
+    if getattr(tokenizer, "mask_token_id", None) is None:
+        raise ModelError(
+            f"the tokenizer of {name} has no mask token: masked scores need one (a causal model's tokenizer has none)"
+        )
+    config = getattr(module, "config", None)
+    if getattr(config, "is_decoder", False):
+        raise ModelError(
+            f"{name} is set up as a decoder (config.is_decoder): its hidden tokens see only what is before"
+        )
+    base = getattr(module, "base_model", None)
+    offset = _position_offset(base)
+    model = MaskedLM(
+        module=module.eval(),
+        tokenizer=tokenizer,
+        mask_token_id=int(tokenizer.mask_token_id),
+        name=name,
+        max_length=_usable_length(config, tokenizer, offset or 0),
+        position_offset=offset,
+        base=None if base is module else base,
+    )
+    if model.mask_token_id >= model.vocabulary_size:
+        raise ModelError(
+            f"{name} predicts {model.vocabulary_size} tokens but its mask token has id {model.mask_token_id}: "
+            "the tokenizer belongs to another model"
+        )
+    return model
+
+
+def masked_diffusion(
+    module: nn.Module,
+    *,
+    mask_token_id: int,
+    tokenizer: Any = None,
+    shifted_logits: bool = False,
+    max_length: int | None = None,
+    name: str = "",
+) -> MaskedLM:
+    """A masked-diffusion language model (LLaDA, MDLM, Dream, …): any module from ids to logits, and its mask id.
+
+    Args:
+        module: called with input_ids and attention_mask; returns logits, bare or as `.logits`.
+        mask_token_id: the id of a hidden token.
+        tokenizer: optional; without one give token ids through `from_ids`.
+        shifted_logits: the logits at position i - 1 predict token i.
+        max_length: most tokens the module takes.
+
+    Example:
+        >>> import torch
+        >>> class Uniform(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.zero = torch.nn.Parameter(torch.zeros(()))
+        ...     def forward(self, input_ids, attention_mask=None):
+        ...         return self.zero * torch.ones(*input_ids.shape, 8)
+        >>> masked_diffusion(Uniform(), mask_token_id=7).vocabulary_size
+        8
+    """
+    if mask_token_id < 0:
+        raise ArgumentError(f"mask_token_id is {mask_token_id}: expected the id of the mask token")
+    base = getattr(module, "base_model", None)
+    return MaskedLM(
+        module=module.eval(),
+        tokenizer=tokenizer,
+        mask_token_id=mask_token_id,
+        name=name or type(module).__name__,
+        max_length=max_length,
+        shifted_logits=shifted_logits,
+        base=None if base is module else base,
+    )
+
+
+def random_twin(model: MaskedLM, *, seed: int = 0) -> MaskedLM:
+    """The same architecture with freshly initialised weights: what the scores look like before pre-training.
+
+    Raises:
+        ModelError: a module that is not a Hugging Face model, whose initialisation is not known.
+    """
+    config = getattr(model.module, "config", None)
+    if config is None:
+        raise ModelError(f"{model.name} has no configuration to initialise a twin from")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # the initialiser draws from the global generator; its state is put back after
+        module: Any = type(model.module)(copy.deepcopy(config)).to(device=model.device, dtype=model.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MptBayesWarning)  # already said for the model itself
+        return MaskedLM(
+            module=module.eval(),
+            tokenizer=model.tokenizer,
+            mask_token_id=model.mask_token_id,
+            name=f"{model.name}, random weights",
+            max_length=model.max_length,
+            shifted_logits=model.shifted_logits,
+            position_offset=model.position_offset,
+            base=None if model.base is None else module.base_model,
+        )
+
+
+def _position_offset(base: Any) -> int | None:
+    """RoBERTa's kind numbers positions from padding_idx + 1, and finds padding by comparing ids unless told."""
+    embedding = getattr(getattr(base, "embeddings", None), "position_embeddings", None)
+    padding = getattr(embedding, "padding_idx", None)
+    return None if padding is None else int(padding) + 1
+
+
+def _usable_length(config: Any, tokenizer: Any, offset: int) -> int | None:
+    """The smaller of the model's and the tokenizer's limits; a tokenizer without one says 10^30."""
+    positions = getattr(config, "max_position_embeddings", None)
+    limits = [int(positions) - offset] if positions and positions > 0 else []
+    own = getattr(tokenizer, "model_max_length", None)
+    limits += [int(own)] if own and own < 10**9 else []
+    return min(limits) if limits else None

@@ -7,7 +7,25 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 import mpt_bayes as mb
 
 SPECIAL = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
-PIECES = ["[", "]", "mask", "pad", "the", "cat", "sat", "on", "mat", "un", "##happi", "##ness", "!", "a", "b", "##c", "d"]
+PIECES = [
+    "[",
+    "]",
+    "mask",
+    "pad",
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "mat",
+    "un",
+    "##happi",
+    "##ness",
+    "!",
+    "a",
+    "b",
+    "##c",
+    "d",
+]
 VOCABULARY = SPECIAL + PIECES
 SIZE = len(VOCABULARY)
 PAD, MASK = 1, 4

@@ -34,6 +34,8 @@ class MaskedLM:
             the first token is then predicted at its own position.
         base: the submodule whose states (B, L, H) the rest of the module maps to logits position by position; the
             vocabulary projection is then computed at hidden positions only. None: at every position.
+        pad_token_id: fills short rows of a batch, under an attention mask of 0; never the mask token, which some models
+            count.
         position_offset: position ids start here (RoBERTa's kind, which would otherwise find padding by comparing ids).
     """
 
@@ -43,6 +45,7 @@ class MaskedLM:
     name: str
     max_length: int | None = None
     shifted_logits: bool = False
+    pad_token_id: int = 0
     position_offset: int | None = None
     base: nn.Module | None = field(default=None, repr=False)
 
@@ -148,21 +151,23 @@ class MaskedLM:
         finally:
             hook.remove()
 
+    def _probe(self) -> Tensor:
+        """(1, 3) ids of a small input: a hidden token between two others."""
+        return torch.tensor([[self.pad_token_id, self.mask_token_id, self.pad_token_id]], device=self.device)
+
     def _probe_logits(self) -> Tensor:
         with self.evaluating():
-            ids = torch.full((1, 3), self.mask_token_id, device=self.device)
-            return _logits(self.module(input_ids=ids))
+            return _logits(self.module(input_ids=self._probe()))
 
     def _projects_by_position(self) -> bool:
         """Whether the head, given the base model's states at some positions, gives the logits of those positions."""
         full = self._probe_logits()[0].float()
         with self.evaluating():
-            ids = torch.full((1, 3), self.mask_token_id, device=self.device)
             columns = torch.tensor([2, 1], device=self.device)
             try:
                 shifted, self.shifted_logits = self.shifted_logits, False
                 offset, self.position_offset = self.position_offset, None
-                narrow = self._logits_at(ids, None, torch.zeros_like(columns), columns).float()
+                narrow = self._logits_at(self._probe(), None, torch.zeros_like(columns), columns).float()
             except (RuntimeError, IndexError, AttributeError, TypeError):
                 return False
             finally:

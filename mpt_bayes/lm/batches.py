@@ -136,19 +136,19 @@ class Runner:
         return done
 
     def _forward(self, works: Sequence[Work], units: Sequence[tuple[int, int]]) -> Tensor:
-        ids, attention, places, targets = assembled(works, units, self.model.mask_token_id)
+        ids, attention, places, targets = assembled(works, units, self.model)
         device = self.model.device
         moved = [None if t is None else t.to(device, non_blocking=True) for t in (ids, attention, places, targets)]
         return self.model.log_probs(*moved)  # type: ignore[arg-type]
 
 
 def assembled(
-    works: Sequence[Work], units: Sequence[tuple[int, int]], mask_token_id: int
+    works: Sequence[Work], units: Sequence[tuple[int, int]], model: MaskedLM
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
     """Ids (B, L) with the hidden tokens masked, attention (B, L) or None without padding, and what to score."""
     lengths = [len(works[w].text.ids) for w, _ in units]
     longest = max(lengths)
-    ids = torch.full((len(units), longest), mask_token_id)
+    ids = torch.full((len(units), longest), model.pad_token_id)
     attention = None if min(lengths) == longest else torch.zeros(len(units), longest, dtype=torch.int64)
     score = torch.zeros(len(units), longest, dtype=torch.bool)
     true = ids.clone()
@@ -159,7 +159,7 @@ def assembled(
         true[rows, :length] = text.ids
         hide = torch.zeros(len(masks), length, dtype=torch.bool)
         hide[:, text.scored] = works[w].hidden[masks]
-        ids[rows, :length] = text.ids.masked_fill(hide, mask_token_id)
+        ids[rows, :length] = text.ids.masked_fill(hide, model.mask_token_id)
         if attention is not None:
             attention[rows, :length] = 1
         score[rows, text.scored] = works[w].scored[masks]

@@ -81,23 +81,24 @@ def adapt(module: nn.Module, tokenizer: Any, *, name: str = "") -> MaskedLM:
         raise ModelError(
             f"{name} is set up as a decoder (config.is_decoder): its hidden tokens see only what is before"
         )
+    embedded = _n_embedded(module)
+    if embedded is not None and tokenizer.mask_token_id >= embedded:
+        raise ModelError(
+            f"{name} knows {embedded} tokens but its mask token has id {tokenizer.mask_token_id}: the "
+            "tokenizer belongs to another model"
+        )
     base = getattr(module, "base_model", None)
     offset = _position_offset(base)
-    model = MaskedLM(
+    return MaskedLM(
         module=module.eval(),
         tokenizer=tokenizer,
         mask_token_id=int(tokenizer.mask_token_id),
         name=name,
         max_length=_usable_length(config, tokenizer, offset or 0),
+        pad_token_id=_padding_id(module, tokenizer, tokenizer.mask_token_id),
         position_offset=offset,
         base=None if base is module else base,
     )
-    if model.mask_token_id >= model.vocabulary_size:
-        raise ModelError(
-            f"{name} predicts {model.vocabulary_size} tokens but its mask token has id {model.mask_token_id}: "
-            "the tokenizer belongs to another model"
-        )
-    return model
 
 
 def masked_diffusion(
@@ -139,6 +140,7 @@ def masked_diffusion(
         name=name or type(module).__name__,
         max_length=max_length,
         shifted_logits=shifted_logits,
+        pad_token_id=_padding_id(module, tokenizer, mask_token_id),
         base=None if base is module else base,
     )
 
@@ -164,9 +166,26 @@ def random_twin(model: MaskedLM, *, seed: int = 0) -> MaskedLM:
             name=f"{model.name}, random weights",
             max_length=model.max_length,
             shifted_logits=model.shifted_logits,
+            pad_token_id=model.pad_token_id,
             position_offset=model.position_offset,
             base=None if model.base is None else module.base_model,
         )
+
+
+def _n_embedded(module: Any) -> int | None:
+    """How many tokens the model's input embedding knows, where it says."""
+    embedding = module.get_input_embeddings() if hasattr(module, "get_input_embeddings") else None
+    return getattr(embedding, "num_embeddings", None)
+
+
+def _padding_id(module: Any, tokenizer: Any, mask_token_id: int) -> int:
+    """An id to fill short rows with: the declared one, else any that is not the mask token."""
+    declared = [
+        getattr(tokenizer, "pad_token_id", None),
+        getattr(getattr(module, "config", None), "pad_token_id", None),
+    ]
+    usable = [int(i) for i in declared if isinstance(i, int) and i >= 0 and i != mask_token_id]
+    return usable[0] if usable else int(mask_token_id == 0)
 
 
 def _position_offset(base: Any) -> int | None:

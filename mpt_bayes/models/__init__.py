@@ -17,6 +17,7 @@ from mpt_bayes.models.emissions import (
 )
 from mpt_bayes.models.exchangeable import BetaBernoulli, DirichletCategorical, NormalInverseGamma
 from mpt_bayes.models.gaussian import Gaussian
+from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.latent_bank import LatentBank
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.table import JointTable
@@ -31,6 +32,7 @@ __all__ = [
     "Gaussian",
     "HasExactCurve",
     "HasOrderCurve",
+    "HiddenMarkov",
     "JointModel",
     "JointTable",
     "LatentBank",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from mpt_bayes.errors import ArgumentError, DataError
+
+Missing = Literal["error", "marginalise"]
+"""What a NaN entry means: a fault in the data, or a value to integrate out exactly."""
 
 
 def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -27,7 +33,8 @@ def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.devic
     if x.device != device:
         raise DataError(f"x is on {x.device} but the model is on {device}: move one of them with .to(...)")
     if x.is_floating_point():
-        _check_finite(x)
+        check_infinite(x)
+        _check_present(x)
     if not dtype.is_floating_point and x.is_floating_point():
         if bool((x != x.round()).any()):
             row = int((x != x.round()).any(1).nonzero()[0])
@@ -36,10 +43,32 @@ def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.devic
     return x.to(dtype)
 
 
-def _check_finite(x: Tensor) -> None:
+def check_infinite(x: Tensor) -> None:
+    """Infinite entries are never missing ones: an error that names the first row."""
     infinite = x.isinf().any(1)
     if bool(infinite.any()):
         raise DataError(f"x has an infinite entry in row {int(infinite.nonzero()[0])}: remove it or mend it")
+
+
+def checked_missing(missing: Missing) -> Missing:
+    """One of the two things a NaN can mean, or an error that names both."""
+    if missing not in ("error", "marginalise"):
+        raise ArgumentError(f"missing is {missing!r}: expected 'error' or 'marginalise'")
+    return missing
+
+
+def observed_patterns(x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(rows, columns) of each group of rows of (N, D) data that share their observed columns.
+
+    Rows with nothing observed belong to no group.
+    """
+    patterns, index = (~x.isnan()).unique(dim=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        if bool(pattern.any()):
+            yield (index == i).nonzero()[:, 0], pattern.nonzero()[:, 0]
+
+
+def _check_present(x: Tensor) -> None:
     missing = x.isnan().any(1)
     if bool(missing.any()):
         raise DataError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import Missing
 from mpt_bayes.estimation.curve import DEFAULT_DESIGN, score_curve
-from mpt_bayes.estimation.missing import Missing, observed_parts
+from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import MaskDesign
 from mpt_bayes.models.base import JointModel

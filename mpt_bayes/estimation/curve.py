@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import Missing
 from mpt_bayes.errors import EstimandError
 from mpt_bayes.estimation.enumeration import tally_closed_form, tally_exhaustive
-from mpt_bayes.estimation.missing import Missing, ObservedPart, data_digest, observed_parts
+from mpt_bayes.estimation.missing import ObservedPart, data_digest, observed_parts
 from mpt_bayes.estimation.scores import tally_masks, tally_orders
 from mpt_bayes.estimation.tally import Tally, combined
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign, OrderDesign, RandomOrders

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.checks import Missing, check_infinite, checked_missing, observed_patterns
+from mpt_bayes.errors import DataError
 from mpt_bayes.models.base import ConditionalModel, JointModel, restrict
 
-Missing = Literal["error", "marginalise"]
+__all__ = ["Missing", "ObservedPart", "data_digest", "observed_parts"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iter
         DataError: `missing="marginalise"` with a model that has no joint distribution, or nothing observed at all.
         ArgumentError: another value of `missing`.
     """
-    if missing not in ("error", "marginalise"):
-        raise ArgumentError(f"missing is {missing!r}: expected 'error' or 'marginalise'")
+    checked_missing(missing)
     present = ~x.isnan() if x.is_floating_point() and x.ndim == 2 else torch.ones_like(x, dtype=torch.bool)
     if missing == "error" or bool(present.all()) or x.shape[1] != model.dim:
         everything = torch.arange(model.dim, device=x.device)
@@ -46,15 +45,13 @@ def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iter
         return
     if not isinstance(model, JointModel):
         raise DataError("missing entries can be marginalised only by a joint model: drop the rows that have them")
-    if not bool(present.any()):
+    check_infinite(x)
+    groups = list(observed_patterns(x))
+    if not groups:
         raise DataError("every entry of x is missing: there is nothing to score")
-    patterns, index = present.unique(dim=0, return_inverse=True)
-    for i, pattern in enumerate(patterns):
-        keep = pattern.nonzero()[:, 0]
-        rows = (index == i).nonzero()[:, 0]
-        if len(keep):
-            part = model if len(keep) == model.dim else restrict(model, keep)
-            yield ObservedPart(rows, keep, x[rows][:, keep], part, (i,) if len(patterns) > 1 else ())
+    for i, (rows, keep) in enumerate(groups):
+        part = model if len(keep) == model.dim else restrict(model, keep)
+        yield ObservedPart(rows, keep, x[rows][:, keep], part, (i,) if len(groups) > 1 else ())
 
 
 def data_digest(x: Tensor) -> str:

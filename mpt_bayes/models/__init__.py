@@ -8,6 +8,7 @@ from mpt_bayes.models.base import (
     Restrictable,
     restrict,
 )
+from mpt_bayes.models.em import EMSettings
 from mpt_bayes.models.emissions import (
     BernoulliEmission,
     CategoricalEmission,
@@ -16,20 +17,27 @@ from mpt_bayes.models.emissions import (
     PoissonEmission,
 )
 from mpt_bayes.models.exchangeable import BetaBernoulli, DirichletCategorical, NormalInverseGamma
+from mpt_bayes.models.factor_analysis import FactorAnalysis
 from mpt_bayes.models.gaussian import Gaussian
+from mpt_bayes.models.gp import GaussianProcess
 from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.latent_bank import LatentBank
 from mpt_bayes.models.mixture import Mixture
+from mpt_bayes.models.ppca import PPCA
 from mpt_bayes.models.table import JointTable
 
 __all__ = [
+    "PPCA",
     "BernoulliEmission",
     "BetaBernoulli",
     "CategoricalEmission",
     "ConditionalModel",
     "DirichletCategorical",
+    "EMSettings",
     "Emission",
+    "FactorAnalysis",
     "Gaussian",
+    "GaussianProcess",
     "HasExactCurve",
     "HasOrderCurve",
     "HiddenMarkov",

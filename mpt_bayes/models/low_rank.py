@@ -1,0 +1,138 @@
+"""Gaussians whose covariance is low rank plus diagonal: everything through the K × K latent posterior precision."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
+from mpt_bayes.errors import ModelError
+from mpt_bayes.models.base import JointModel
+from mpt_bayes.numerics.cholesky import cholesky
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class LowRankParameters(NamedTuple):
+    """loading (D, K), noise (D,) and mean (D,)."""
+
+    loading: Tensor
+    noise: Tensor
+    mean: Tensor
+
+
+class LowRankGaussian(JointModel):
+    """x = mean + loading z + e with z ~ N(0, I_K) and e ~ N(0, diag(noise)); Σ = W Wᵀ + Ψ is never formed.
+
+    Given visible coordinates R the latent posterior has precision Λ = I + Σ_{i∈R} w_i w_iᵀ / ψ_i and mean
+    ẑ = Λ⁻¹ Σ_{i∈R} w_i (x_i - μ_i) / ψ_i, so that a hidden coordinate is N(μ_j + w_jᵀ ẑ, ψ_j + w_jᵀ Λ⁻¹ w_j). The
+    quadratic form of a marginal is taken in residual form, Σ_{i∈R} (x_i - μ_i - w_iᵀ ẑ)² / ψ_i + ẑᵀ ẑ: a sum of
+    positives, where the usual difference of two large numbers would cancel.
+    """
+
+    _parameters: LowRankParameters | None
+    _latent_dim: int
+
+    @property
+    def loading(self) -> Tensor:
+        """W, (D, K)."""
+        return self._fitted().loading
+
+    @property
+    def noise(self) -> Tensor:
+        """ψ, (D,): the variance of each coordinate around W z."""
+        return self._fitted().noise
+
+    @property
+    def mean(self) -> Tensor:
+        """μ, (D,)."""
+        return self._fitted().mean
+
+    @abstractmethod
+    def restrict(self, keep: Tensor) -> Self:
+        """The marginal model of coordinates `keep`: those rows of the loading."""
+
+    @property
+    def dim(self) -> int:
+        """D, the number of coordinates."""
+        return len(self.mean)
+
+    @property
+    def latent_dim(self) -> int:
+        """K, the number of latent variables."""
+        return self._latent_dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return self.mean.device
+
+    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """(N, P, D) log p(x_j | x_visible): one K × K factorisation a mask, shared by all rows."""
+        checked_hidden(hidden, self.dim, self.device)
+        x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
+        factor, latent = self._posterior(x, ~hidden)
+        loading = self.loading.T.expand(len(hidden), -1, -1)
+        spread = torch.linalg.solve_triangular(factor, loading, upper=False).square().sum(1)  # (P, D) w Λ⁻¹ w
+        variance = (self.noise + spread)[:, None]
+        residual = x - self.mean - latent @ self.loading.T  # (P, N, D)
+        log_prob = -0.5 * (residual.square() / variance + variance.log() + LOG_2PI)
+        return torch.where(hidden[:, None], log_prob, 0).transpose(0, 1)
+
+    def log_marginal_likelihood(self, x: Tensor) -> Tensor:
+        """(N,) log N(x; mean, W Wᵀ + Ψ)."""
+        return self.marginal_log_prob(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]
+
+    def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
+        """(N, P) log N(x_visible; ·), by the matrix determinant lemma and the residual form."""
+        checked_subsets(visible, self.dim, "visible", self.device)
+        x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
+        factor, latent = self._posterior(x, visible)
+        residual = x - self.mean - latent @ self.loading.T
+        misfit = torch.where(visible[:, None], residual.square() / self.noise, 0).sum(2)  # (P, N)
+        constants = torch.where(visible, self.noise.log() + LOG_2PI, 0).sum(1)
+        log_det = 2 * factor.diagonal(dim1=1, dim2=2).log().sum(1)
+        return -0.5 * (misfit + latent.square().sum(2) + (constants + log_det)[:, None]).T
+
+    def _posterior(self, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
+        """Given each subset: the Cholesky factors of Λ, (P, K, K), and the latent means ẑ, (P, N, K)."""
+        scale = self.noise.sqrt()
+        scaled = torch.where(visible[..., None], self.loading / scale[:, None], 0)  # (P, D, K), zero rows where hidden
+        identity = torch.eye(self.latent_dim, dtype=self.mean.dtype, device=self.device)
+        factor = cholesky(identity + scaled.transpose(1, 2) @ scaled, "the latent posterior precision")
+        projected = ((x - self.mean) / scale) @ scaled  # (P, N, K)
+        return factor, torch.cholesky_solve(projected.transpose(1, 2), factor).transpose(1, 2)
+
+    def _fitted(self) -> LowRankParameters:
+        if self._parameters is None:
+            raise ModelError(f"{self!r} has no parameters yet: call .fit(x), which returns the fitted model")
+        return self._parameters
+
+
+def checked_parameters(loading: Tensor, noise: Tensor, mean: Tensor | None, dtype: torch.dtype) -> LowRankParameters:
+    """The parameters in `dtype`, or an error that names the one that does not define a density.
+
+    Raises:
+        ModelError: shapes, devices, entries that are not finite, a noise variance that is not positive.
+    """
+    if mean is None:
+        mean = loading.new_zeros(len(loading))
+    if loading.ndim != 2 or mean.shape != loading.shape[:1] or noise.shape != mean.shape:
+        raise ModelError(
+            f"loading has shape {tuple(loading.shape)}, mean {tuple(mean.shape)} and noise variance "
+            f"{tuple(noise.shape)}: expected (D, K), (D,) and one number a coordinate"
+        )
+    if not loading.device == noise.device == mean.device:
+        raise ModelError("loading, noise variance and mean are on different devices: move them to one")
+    if not all(bool(parameter.isfinite().all()) for parameter in (loading, noise, mean)):
+        raise ModelError("loading, noise variance or mean has entries that are not finite")
+    if not bool((noise > 0).all()):
+        raise ModelError(
+            f"the smallest noise variance is {float(noise.min()):.3g}: expected a positive number (without noise the "
+            "distribution has no density)"
+        )
+    return LowRankParameters(loading.to(dtype), noise.to(dtype), mean.to(dtype))

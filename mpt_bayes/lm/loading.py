@@ -39,6 +39,8 @@ def load(
     """
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
+    import mpt_bayes.lm.architectures  # noqa: F401 - tells the Auto classes of this library's own model types
+
     source = str(name_or_path)
     options = {"trust_remote_code": trust_remote_code, "revision": revision}
     try:

@@ -1,11 +1,18 @@
 """The command line from outside: exit codes, standard output and standard error."""
 
 import json
+import subprocess
+import sys
+from importlib import resources
 
+import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from mpt_bayes.cli import main
+from mpt_bayes.models import Gaussian
 
 
 @pytest.fixture
@@ -44,3 +51,116 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, words, table, capsys):
 def test_debug_shows_the_traceback(capsys):
     assert main(["compare", "gaussian", "--data", "absent.csv", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+def schema(command):
+    return json.loads((resources.files("mpt_bayes") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("command", ["compare", "sweep", "verify"])
+def test_json_obeys_the_shipped_schema(command, table, capsys):
+    assert main([command, "gaussian", "--data", table, "--json", "-"]) == 0
+    jsonschema.Draft202012Validator(schema(command)).validate(json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize("command", ["compare", "sweep", "verify"])
+def test_schemas_refuse_a_document_without_its_model(command, table, capsys):
+    main([command, "gaussian", "--data", table, "--json", "-"])
+    content = json.loads(capsys.readouterr().out)
+    del content["model"]
+    with pytest.raises(jsonschema.ValidationError, match="model"):
+        jsonschema.Draft202012Validator(schema(command)).validate(content)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("compare", "difference"), ("sweep", "bias"), ("verify", "relabelling")]
+)
+def test_people_get_a_table_and_files_what_they_ask_for(command, words, table, capsys, tmp_path):
+    target = tmp_path / "result.json"
+    assert main([command, "gaussian", "--data", table, "--json", str(target)]) == 0
+    assert words in capsys.readouterr().out
+    assert json.loads(target.read_text())["command"] == command
+
+
+@pytest.mark.parametrize("command", ["compare", "sweep"])
+def test_plots_are_written(command, table, tmp_path):
+    target = tmp_path / "figure.png"
+    assert main([command, "gaussian", "--data", table, "--plot", str(target)]) == 0
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_of_an_unknown_kind_is_bad_input(table, tmp_path, capsys):
+    assert main(["compare", "gaussian", "--data", table, "--plot", str(tmp_path / "figure.xyz")]) == 2
+    assert "xyz" in capsys.readouterr().err
+
+
+def test_a_broken_identity_is_exit_code_1(table, monkeypatch, capsys):
+    monkeypatch.setattr(Gaussian, "log_marginal_likelihood", lambda self, x: torch.zeros(len(x), dtype=torch.float64))
+    assert main(["verify", "gaussian", "--data", table]) == 1
+    assert "BROKEN  identity" in capsys.readouterr().out
+
+
+def test_the_seed_is_the_masks(table, capsys):
+    totals = []
+    for seed in ["1", "1", "2"]:
+        main(["compare", "gaussian", "--data", table, "--orders", "3", "--seed", seed, "--json", "-"])
+        totals.append(json.loads(capsys.readouterr().out)["cumulative_score"]["total"])
+    assert totals[0] == totals[1] != totals[2]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
+def test_files_of_every_kind_hold_the_same_data(kind, table, tmp_path, capsys):
+    x = np.load(table)
+    path = tmp_path / f"again.{kind}"
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    {"csv": lambda: frame.to_csv(path, index=False), "parquet": lambda: frame.to_parquet(path)}.get(
+        kind, lambda: np.save(path, x)
+    )()
+    digests = []
+    for name in [table, str(path)]:
+        main(["compare", "gaussian", "--data", name, "--exhaustive", "--json", "-"])
+        digests.append(json.loads(capsys.readouterr().out)["data"]["sha256"])
+    assert digests[0] == digests[1]
+
+
+def test_a_column_of_words_is_named(tmp_path, capsys):
+    path = tmp_path / "words.csv"
+    path.write_text("a,b\n1,x\n2,y\n")
+    assert main(["compare", "gaussian", "--data", str(path)]) == 2
+    assert "(b)" in capsys.readouterr().err
+
+
+def test_row_26_standardising_reports_the_jacobian_that_restores_the_units(table, capsys):
+    found = []
+    for extra in [[], ["--standardise"]]:
+        main(["compare", "gaussian", "--data", table, "--exhaustive", "--json", "-", *extra])
+        found.append(json.loads(capsys.readouterr().out))
+    raw, scaled = found
+    restored = scaled["log_marginal_likelihood"]["per_datum"] - scaled["data"]["log_jacobian_per_datum"]
+    assert restored == pytest.approx(raw["log_marginal_likelihood"]["per_datum"], rel=1e-12)
+    assert scaled["data"]["sha256"] == raw["data"]["sha256"]
+
+
+def test_row_28_positive_log_densities_are_explained(tmp_path, capsys):
+    path = tmp_path / "narrow.npy"
+    np.save(path, 1e-3 * np.random.default_rng(0).normal(size=(40, 3)))
+    assert main(["compare", "gaussian", "--data", str(path)]) == 0
+    assert "can be positive" in " ".join(capsys.readouterr().out.split())
+
+
+def test_row_28_negative_log_densities_are_not_explained(table, capsys):
+    main(["compare", "gaussian", "--data", table])
+    assert "can be positive" not in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("rates", ["a", "0.1:0.2", "0.1:0.9:0", "0.9:0.1:0.1", "0.1:0.9:0.0000001", "1.5"])
+def test_bad_rates_are_bad_input(rates, table, capsys):
+    assert main(["sweep", "gaussian", "--data", table, "--rates", rates]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_no_progress_bar_in_a_pipe(table):
+    command = [sys.executable, "-m", "mpt_bayes", "compare", "gaussian", "--data", table, "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["command"] == "compare"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mpt_bayes.cli import compare
+from mpt_bayes.cli import compare, sweep, verify
 
 app = typer.Typer(
     help="Masked-prediction scores beside the log marginal likelihood.",
@@ -15,6 +15,8 @@ app = typer.Typer(
 )
 
 app.command("compare")(compare.compare)
+app.command("sweep")(sweep.sweep)
+app.command("verify")(verify.verify)
 
 
 @app.callback()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mpt_bayes.cli.inputs import Table
 from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.estimation.missing import Missing
 from mpt_bayes.models import Gaussian, JointModel
 
 
@@ -21,6 +22,7 @@ class ModelOptions:
     latent_dim: int
     kernel: str
     ridge: float
+    missing: Missing
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,13 @@ class Fitted:
     x: Tensor
     parameters: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The `model` field of the JSON output."""
-        return {"name": self.name, "parameters": self.parameters}
+    def fields(self, table: Table) -> dict[str, Any]:
+        """The `model` and `data` fields of the JSON output."""
+        return {"model": {"name": self.name, "parameters": self.parameters}, "data": table.to_dict()}
+
+    def title(self, table: Table) -> str:
+        """What was scored, for a person."""
+        return f"{self.name} on {table.name} (N = {len(self.x)}, D = {self.x.shape[1]})"
 
 
 def fit(name: str, table: Table, options: ModelOptions) -> Fitted:

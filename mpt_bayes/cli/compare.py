@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from rich.console import RenderableType
 
 import mpt_bayes as mb
 from mpt_bayes.cli import builders, inputs, options, output
@@ -11,14 +12,14 @@ from mpt_bayes.cli import builders, inputs, options, output
 def compare(
     model: options.ModelName,
     data: options.DataName,
+    orders: options.Orders = None,
+    masks_per_size: options.MasksPerSize = None,
+    exhaustive: options.ExhaustiveFlag = False,
     latent_dim: options.LatentDim = 2,
     kernel: options.Kernel = "rbf",
     ridge: options.Ridge = 0.0,
     standardise: options.Standardise = False,
     missing: options.MissingPolicy = "error",
-    orders: options.Orders = None,
-    masks_per_size: options.MasksPerSize = None,
-    exhaustive: options.ExhaustiveFlag = False,
     seed: options.Seed = 0,
     json: options.JsonTo = None,
     plot: options.PlotTo = None,
@@ -27,12 +28,18 @@ def compare(
     design = options.design_from(orders, masks_per_size, exhaustive)
     table = inputs.load(data, standardise=standardise)
     with output.working("scoring") as clock:
-        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge))
+        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
         generator = torch.Generator().manual_seed(seed)
         result = mb.compare(fitted.model, fitted.x, design=design, generator=generator, missing=missing)
-    if json is not None:
-        content = result.to_dict()
-        fields = {"model": fitted.to_dict(), "data": table.to_dict(), "seconds": clock.seconds}
-        output.write_json(output.document("compare", **(content | fields)), json)
-    if json != output.STANDARD_OUTPUT:
-        output.show(repr(result))
+    fields = result.to_dict() | fitted.fields(table) | {"seconds": clock.seconds}
+    output.deliver("compare", fields, json, lambda: _report(result, fitted.title(table)))
+    if plot is not None:
+        from mpt_bayes.plots import plot_comparison
+
+        output.save_figure(plot_comparison(result), plot)
+
+
+def _report(result: mb.Comparison, title: str) -> RenderableType:
+    from mpt_bayes.report import comparison_report
+
+    return comparison_report(result, title=title)

@@ -30,6 +30,31 @@ JsonTo = Annotated[str | None, typer.Option("--json", help="Write JSON to a file
 PlotTo = Annotated[Path | None, typer.Option("--plot", help="Write a figure (PNG, PDF or SVG).")]
 
 
+MOST_RATES = 1000
+
+
+def rates_from(text: str) -> list[float]:
+    """Rates from first:last:step (the last included) or from a list joined by commas.
+
+    Raises:
+        ArgumentError: neither.
+
+    Example:
+        >>> rates_from("0.1:0.3:0.1"), rates_from("0.15,0.5")
+        ([0.1, 0.2, 0.3], [0.15, 0.5])
+    """
+    try:
+        if ":" not in text:
+            return [float(part) for part in text.split(",")]
+        first, last, step = (float(part) for part in text.split(":"))
+        count = round((last - first) / step) + 1
+    except (ValueError, ZeroDivisionError):
+        raise ArgumentError(f"--rates is {text}: expected first:last:step or a list, 0.15,0.5") from None
+    if not 1 <= count <= MOST_RATES:
+        raise ArgumentError(f"--rates is {text}: that is {count} rates, expected 1 to {MOST_RATES}")
+    return [round(first + step * i, 12) for i in range(count)]
+
+
 def design_from(orders: int | None, masks_per_size: int | None, exhaustive: bool) -> MaskDesign:
     """The one mask design asked for.
 

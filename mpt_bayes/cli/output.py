@@ -6,18 +6,22 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.progress import Progress
 
+from mpt_bayes.errors import ArgumentError
 from mpt_bayes.progress import reported_to
 from mpt_bayes.results.estimate import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 STANDARD_OUTPUT = "-"
 
@@ -49,12 +53,31 @@ def show(*items: RenderableType) -> None:
         console.print(item)
 
 
+def deliver(command: str, fields: dict[str, Any], json_to: str | None, report: Callable[[], RenderableType]) -> None:
+    """JSON where it was asked for, and the report for people unless JSON takes standard output."""
+    if json_to is not None:
+        write_json(document(command, **fields), json_to)
+    if json_to != STANDARD_OUTPUT:
+        show(report())
+
+
+def save_figure(axes: Axes, path: Path) -> None:
+    """Write the figure of these axes; the suffix says the format."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise ArgumentError(f"cannot write {path}: {str(error).splitlines()[0]}") from error
+    print(f"written: {path}", file=sys.stderr)
+
+
 def document(command: str, **fields: Any) -> dict[str, Any]:
     """The JSON document of a command: its fields with the schema version and the versions of the software."""
     return {
+        **fields,
         "schema_version": SCHEMA_VERSION,
         "command": command,
-        **fields,
         "versions": {
             "mpt_bayes": _own_version(),
             "python": platform.python_version(),

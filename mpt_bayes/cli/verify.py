@@ -1,0 +1,53 @@
+"""`mpt-bayes verify`: the identities of a coherent model, each with its size and its verdict."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import RenderableType
+
+import mpt_bayes as mb
+from mpt_bayes.cli import builders, inputs, options, output
+
+CHECK_FAILED = 1
+
+
+def verify(
+    model: options.ModelName,
+    data: options.DataName,
+    orders: Annotated[int, typer.Option(help="Random orders of the chain rule and the identity.")] = 16,
+    masks: Annotated[int, typer.Option(help="Random masks of the other checks.")] = 32,
+    rows: Annotated[int, typer.Option(help="Rows to check, a random choice.")] = 32,
+    latent_dim: options.LatentDim = 2,
+    kernel: options.Kernel = "rbf",
+    ridge: options.Ridge = 0.0,
+    standardise: options.Standardise = False,
+    missing: options.MissingPolicy = "error",
+    seed: options.Seed = 0,
+    json: options.JsonTo = None,
+) -> None:
+    """Hold a fitted model to the identities of a coherent joint; exit code 1 if one is broken."""
+    table = inputs.load(data, standardise=standardise)
+    with output.working("verifying") as clock:
+        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
+        result = mb.verify(
+            fitted.model,
+            fitted.x,
+            n_orders=orders,
+            n_masks=masks,
+            max_rows=rows,
+            generator=torch.Generator().manual_seed(seed),
+            missing=missing,
+        )
+    fields = result.to_dict() | fitted.fields(table) | {"seconds": clock.seconds}
+    output.deliver("verify", fields, json, lambda: _report(result, fitted.title(table)))
+    if not result.passed:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _report(result: mb.Verification, title: str) -> RenderableType:
+    from mpt_bayes.report import verification_report
+
+    return verification_report(result, title=title)

@@ -1,0 +1,158 @@
+"""Figures: functions from results to matplotlib Axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpt_bayes.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from mpt_bayes.results import Attribution, Comparison, Convergence, ScoreCurve, Sweep
+
+INK, SCORE, EXACT, BIAS = "#2b2d33", "#2a6f97", "#d1495b", "#e09f3e"
+BAND = 1.96
+"""Half-width of error bands in standard errors: about 95%."""
+STEPS_UP_TO = 30
+"""Curves of up to this many sizes are drawn as bars of width one, whose areas add up to the total."""
+
+
+def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = None, ax: Axes | None = None) -> Axes:
+    """S(m) per datum against the mask size m, its 95% band, and the area under it: the cumulative score.
+
+    Args:
+        curve: in total nats; the figure divides by the number of rows.
+        log_marginal_likelihood: exact, total over the rows, to be named beside the area.
+        ax: where to draw; a new figure if not given.
+
+    Raises:
+        ArgumentError: a curve already divided by the number of rows.
+    """
+    if curve.total.estimand.endswith("per datum"):
+        raise ArgumentError("pass the curve in total nats, not curve.per_datum: the figure divides it itself")
+    ax = _axes(ax)
+    n, sizes = curve.total.n_data, curve.sizes
+    scores, band = curve.scores / n, BAND * np.nan_to_num(curve.standard_errors) / n
+    small = len(sizes) <= STEPS_UP_TO
+    if small:
+        ax.bar(sizes, scores, width=1.0, color=SCORE, alpha=0.22, edgecolor="white", linewidth=0.8)
+    else:
+        ax.fill_between(sizes, 0, scores, color=SCORE, alpha=0.18, linewidth=0)
+    ax.fill_between(sizes, scores - band, scores + band, color=SCORE, alpha=0.35, linewidth=0)
+    ax.plot(sizes, scores, color=SCORE, linewidth=1.8, marker="o" if small else None, markersize=4)
+    ax.axhline(0, color=INK, linewidth=0.8)
+    error = curve.total.standard_error
+    lines = [f"area  Σ S(m) = {curve.total.value / n:.5g}" + (f" ± {error / n:.2g}" if error is not None else "")]
+    if log_marginal_likelihood is not None:
+        lines.append(f"exact  log p(x) = {log_marginal_likelihood / n:.5g}")
+    ax.text(0.04, 0.05, "\n".join(lines), transform=ax.transAxes, va="bottom", fontsize=10, color=INK, bbox=_paper())
+    ax.set_xlim(0.5, len(sizes) + 0.5)
+    ax.set_xlabel("hidden coordinates m")
+    ax.set_ylabel("score S(m), nats per datum" if n > 1 else "score S(m), nats")
+    return _tidy(ax)
+
+
+def plot_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
+    """The score curve with both sides of the identity named."""
+    return plot_curve(comparison.curve, log_marginal_likelihood=comparison.log_marginal_likelihood, ax=ax)
+
+
+def plot_convergence(result: Convergence, *, ax: Axes | None = None) -> Axes:
+    """The cumulative score per datum against the number of orders or masks, with 95% intervals."""
+    ax = _axes(ax)
+    n = result.estimates[0].n_data
+    known = [e for e in result.estimates if e.standard_error is not None]
+    ends = np.array([np.subtract(e.interval(), e.value) for e in known]).reshape(-1, 2) / n
+    numbers = [m for m, e in zip(result.numbers, result.estimates, strict=True) if e.standard_error is not None]
+    values = np.array([e.value for e in known]) / n
+    ax.errorbar(numbers, values, yerr=np.abs(ends).T, color=SCORE, marker="o", markersize=5, capsize=3, linewidth=1.6)
+    if result.log_marginal_likelihood is not None:
+        ax.axhline(result.log_marginal_likelihood / n, color=EXACT, linewidth=1.6, zorder=0)
+        ax.annotate(
+            f"exact log p(x) = {result.log_marginal_likelihood / n:.5g}",
+            (1, result.log_marginal_likelihood / n),
+            xycoords=("axes fraction", "data"),
+            xytext=(-4, 4),
+            textcoords="offset points",
+            ha="right",
+            color=EXACT,
+        )
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(list(result.numbers), [str(number) for number in result.numbers])
+    ax.minorticks_off()
+    ax.set_xlabel(f"number in {result.estimates[-1].design.split('(')[0]}")
+    ax.set_ylabel("cumulative score, nats per datum" if n > 1 else "cumulative score, nats")
+    return _tidy(ax)
+
+
+def plot_sweep(result: Sweep, *, mark: float = 0.15, ax: Axes | None = None) -> Axes:
+    """D · S(m) per datum against the mask rate beside the exact log p(x); the bias at the rate `mark` is drawn.
+
+    Args:
+        result: of `mb.sweep`.
+        mark: the rate, of those swept, nearest to which the bias is marked.
+        ax: where to draw; a new figure if not given.
+    """
+    ax = _axes(ax)
+    n = result.n_data
+    values, band = result.scaled / n, BAND * np.nan_to_num(result.scaled_standard_errors) / n
+    ax.fill_between(result.rates, values - band, values + band, color=SCORE, alpha=0.3, linewidth=0)
+    ax.plot(result.rates, values, color=SCORE, marker="o", markersize=4, linewidth=1.8, label="D · S(m) at one rate")
+    if result.bias is not None and result.log_marginal_likelihood is not None:
+        exact = result.log_marginal_likelihood / n
+        ax.axhline(exact, color=EXACT, linewidth=1.6, label=f"exact log p(x) = {exact:.5g}")
+        i = int(np.abs(result.rates - mark).argmin())
+        x, y = result.rates[i], values[i]
+        ax.annotate("", xy=(x, y), xytext=(x, exact), arrowprops={"arrowstyle": "<->", "color": BIAS, "linewidth": 1.8})
+        left = x > result.rates.mean()
+        ax.annotate(
+            f"bias {result.bias[i] / n:+.3g}\nat rate {x:g}",
+            (x, (y + exact) / 2),
+            xytext=(-8 if left else 8, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            color=BIAS,
+            fontweight="bold",
+        )
+    ax.legend(frameon=False)
+    ax.set_xlabel("mask rate m / D")
+    ax.set_ylabel("nats per datum" if n > 1 else "nats")
+    return _tidy(ax)
+
+
+def plot_attribution(result: Attribution, *, names: list[str] | None = None, ax: Axes | None = None) -> Axes:
+    """The mean share of each coordinate per datum, with 95% error bars."""
+    ax = _axes(ax)
+    n, dim = result.shares.shape
+    errors = BAND * np.nan_to_num(result.coordinate_standard_errors) / n
+    ax.barh(np.arange(dim), result.per_coordinate / n, xerr=errors, color=SCORE, alpha=0.8, ecolor=INK)
+    ax.set_yticks(np.arange(dim) if dim <= STEPS_UP_TO else [], names if dim <= STEPS_UP_TO else None)
+    ax.invert_yaxis()
+    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.set_xlabel("share of log p(x), nats per datum")
+    ax.set_ylabel("coordinate")
+    return _tidy(ax)
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot as plt  # slow to load, so only when a figure is drawn
+
+    _, new = plt.subplots(figsize=(6.4, 4.0), dpi=120, layout="constrained")
+    return new
+
+
+def _paper() -> dict[str, object]:
+    return {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": "#d0d3da", "alpha": 0.92}
+
+
+def _tidy(ax: Axes) -> Axes:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color="#e3e5ea", linewidth=0.7)
+    ax.set_axisbelow(True)
+    return ax

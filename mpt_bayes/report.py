@@ -1,0 +1,108 @@
+"""Tables for people, as rich renderables: `rich.print(mpt_bayes.report.comparison_report(result))`."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mpt_bayes.results import Comparison, ScoreCurve, Sweep, Verification
+
+SHOWN_SIZES = 12
+
+POSITIVE = (
+    "A log density can be positive: a density has the inverse units of the data, and is above 1 where the data are "
+    "concentrated in less than one unit per coordinate. Rescaling x by c moves log p(x) by -D·log c; only differences "
+    "between models on the same data mean something."
+)
+
+
+def comparison_report(result: Comparison, *, title: str = "") -> RenderableType:
+    """Both sides of the identity in total and per datum, and the curve."""
+    score = result.cumulative_score
+    n = score.n_data
+    both = Table("", "total, nats", "per datum, nats", title=Text(title), title_justify="left")
+    for column in both.columns[1:]:
+        column.justify = "right"
+    exact = result.log_marginal_likelihood
+    both.add_row("log marginal likelihood (exact)", f"{exact:.6f}", f"{exact / n:.6f}")
+    error = score.standard_error
+    both.add_row("cumulative score Σ S(m)", f"{score.value:.6f}", f"{score.value / n:.6f}")
+    both.add_row("  its standard error (masks)", number(error), number(None if error is None else error / n))
+    both.add_row("difference", f"{result.difference:+.6f}", f"{result.difference / n:+.6f}")
+    both.add_row("  in standard errors", "exact" if result.z is None else f"{result.z:+.2f}", "")
+    source = f"{score.design}, seed {score.seed}, {score.n_evaluations:,} (row, mask) pairs"
+    notes = [note for note in (score.note, result.curve.note) if note]
+    if exact > 0 or bool((result.curve.scores > 0).any()):
+        notes.append(POSITIVE)
+    return Group(both, curve_table(result.curve), source, *notes)
+
+
+def curve_table(curve: ScoreCurve) -> Table:
+    """S(m) per datum; of long curves about a dozen sizes, the first and last among them."""
+    table = Table("hidden m", "rate", "S(m) per datum", "± SE", "partial sum per datum")
+    for column in table.columns:
+        column.justify = "right"
+    n, dim = curve.total.n_data, len(curve.scores)
+    shown = np.unique(np.linspace(0, dim - 1, min(dim, SHOWN_SIZES)).round().astype(int))
+    for i in shown:
+        table.add_row(
+            str(i + 1),
+            f"{curve.rates[i]:.2f}",
+            f"{curve.scores[i] / n:.4f}",
+            number(curve.standard_errors[i] / n),
+            f"{curve.partials[i] / n:.4f}",
+        )
+    return table
+
+
+def sweep_report(result: Sweep, *, title: str = "") -> RenderableType:
+    """The score at each rate, and what D times it misses log p(x) by."""
+    n = result.n_data
+    table = Table(
+        "rate",
+        "hidden m",
+        "S(m) per datum",
+        "± SE",
+        "bias of D·S(m)",
+        "± SE",
+        title=title or None,
+        title_justify="left",
+    )
+    for column in table.columns:
+        column.justify = "right"
+    for i, rate in enumerate(result.rates):
+        table.add_row(
+            f"{rate:g}",
+            str(result.sizes[i]),
+            f"{result.scores[i] / n:.4f}",
+            number(result.standard_errors[i] / n),
+            "no exact log p(x)" if result.bias is None else f"{result.bias[i] / n:+.4f}",
+            "" if result.bias is None else number(result.scaled_standard_errors[i] / n),
+        )
+    exact = result.log_marginal_likelihood
+    notes = [] if exact is None else [f"exact log p(x) per datum: {exact / n:.6f} nats; biases are per datum too"]
+    return Group(table, *notes, *([POSITIVE] if bool((result.scores > 0).any()) else []))
+
+
+def verification_report(result: Verification, *, title: str = "") -> RenderableType:
+    """Each identity with its deviation, the largest that passes, and the verdict."""
+    table = Table("check", "deviation", "allowed", "verdict", title=Text(title), title_justify="left")
+    colours = {"passed": "green", "failed": "bold red", "not applicable": "dim"}
+    for check in result.checks:
+        unit = "SE" if check.unit == "standard errors" else check.unit
+        table.add_row(
+            check.name,
+            "" if check.size is None else f"{check.size:.3g} {unit}",
+            "" if check.tolerance is None else f"{check.tolerance:.3g} {unit}",
+            f"[{colours[check.verdict]}]{check.verdict}[/]",
+        )
+    broken = [Text(f"BROKEN  {c.name}: {c.identity}  ({c.reason})") for c in result.checks if c.verdict == "failed"]
+    outcome = broken or [Text("All identities that apply hold.")]
+    return Group(table, *outcome, f"{result.n_rows} rows, seed {result.seed}")
+
+
+def number(value: float | None) -> str:
+    """A standard error in three digits, or a dash where there is none."""
+    return "—" if value is None or not np.isfinite(value) else f"{value:.3g}"

@@ -1,6 +1,6 @@
 """Masked pre-training and the log marginal likelihood, computed on both sides."""
 
-from mpt_bayes import errors, lm, masks, models
+from mpt_bayes import datasets, errors, lm, masks, models
 from mpt_bayes.estimation import (
     attribution,
     chain_rule,
@@ -42,6 +42,7 @@ __all__ = [
     "compare",
     "convergence",
     "cumulative_score",
+    "datasets",
     "errors",
     "lm",
     "log_marginal_likelihood",

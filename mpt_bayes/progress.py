@@ -43,3 +43,16 @@ def spans_of(total: int, length: int) -> Iterator[slice]:
         yield slice(start, stop)
         if listener is not None:
             listener(stop, total)
+
+
+def report(done: int, total: int) -> None:
+    """Tell the listener, if there is one; for loops whose steps are not spans.
+
+    Example:
+        >>> with reported_to(lambda done, total: print(f"{done}/{total}")):
+        ...     report(3, 4)
+        3/4
+    """
+    listener = _listener.get()
+    if listener is not None:
+        listener(done, total)

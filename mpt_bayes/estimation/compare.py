@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
+from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.curve import DEFAULT_DESIGN, score_curve
 from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite
@@ -27,7 +28,11 @@ def log_marginal_likelihood(model: JointModel, x: Tensor, *, missing: Missing = 
     """
     result = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for part in observed_parts(model, x, missing):
-        assert isinstance(part.model, JointModel)
+        if not isinstance(part.model, JointModel):
+            raise ArgumentError(
+                f"{type(model).__name__} is a set of conditionals without a joint distribution, so it has no "
+                "log marginal likelihood: use score_curve or cumulative_score"
+            )
         result[part.rows] = part.model.log_marginal_likelihood(part.x).to(torch.float64)
     return check_finite(result)
 

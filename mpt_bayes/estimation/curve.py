@@ -63,6 +63,11 @@ def score_curve(
         )
     seed = seed_from(generator)
     tally = run_design(model, x, design, seed, missing)
+    return curve_of(tally, _estimate(tally, x, design, seed, CUMULATIVE_SCORE))
+
+
+def curve_of(tally: Tally, total: Estimate) -> ScoreCurve:
+    """The curve of a tally, with its total; sizes without a score or an error of their own are counted in its note."""
     deviations = tally.score_variances.sqrt().numpy()
     unvisited = int(tally.scores.isnan().sum())
     alone = int(tally.score_variances.isnan().sum()) - unvisited
@@ -72,7 +77,7 @@ def score_curve(
     return ScoreCurve(
         scores=tally.scores.numpy(),
         standard_errors=deviations,
-        total=_estimate(tally, x, design, seed, CUMULATIVE_SCORE),
+        total=total,
         partials=tally.partials.numpy(),
         partial_standard_errors=tally.partial_variances.sqrt().numpy(),
         partial_degrees_of_freedom=_degrees_of_freedom(tally).numpy(),

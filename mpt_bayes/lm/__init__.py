@@ -5,13 +5,20 @@ from mpt_bayes.lm.antibody import antibody, antibody_sequences
 from mpt_bayes.lm.batches import Budget
 from mpt_bayes.lm.conditional import TextConditional
 from mpt_bayes.lm.loading import adapt, load, masked_diffusion, random_twin
+from mpt_bayes.lm.results import CorpusScore, Perplexity, Skipped, TextScore
+from mpt_bayes.lm.scoring import ORDER_AGNOSTIC, score
 from mpt_bayes.lm.text import EncodedText, encode, from_ids
 
 __all__ = [
+    "ORDER_AGNOSTIC",
     "Budget",
+    "CorpusScore",
     "EncodedText",
     "MaskedLM",
+    "Perplexity",
+    "Skipped",
     "TextConditional",
+    "TextScore",
     "adapt",
     "antibody",
     "antibody_sequences",
@@ -20,4 +27,5 @@ __all__ = [
     "load",
     "masked_diffusion",
     "random_twin",
+    "score",
 ]

@@ -43,16 +43,15 @@ class Budget:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Masks of one text: `hidden` (P, D), and which of the hidden tokens are scored, `scored` (P, D)."""
+    """Masks of one text: `hidden` (P, D), and which of the hidden tokens are scored, `scored` (P, D).
+
+    `key` names the text and how its masks were drawn: (key, mask index) names a unit in the store.
+    """
 
     text: EncodedText
     hidden: Tensor
     scored: Tensor
-
-    @classmethod
-    def all_hidden(cls, text: EncodedText, hidden: Tensor) -> Work:
-        """Every hidden token is scored."""
-        return cls(text, hidden, hidden)
+    key: str = ""
 
 
 @dataclass(frozen=True)

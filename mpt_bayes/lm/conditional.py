@@ -59,7 +59,7 @@ class TextConditional(ConditionalModel):
         if bool(((x < 0) | (x >= self.model.vocabulary_size)).any()):
             raise DataError(f"x holds a token id outside the vocabulary of {self.model.vocabulary_size} tokens")
         masks = hidden.cpu()
-        works = [Work.all_hidden(self.text.with_tokens(row), masks) for row in x.cpu()]
+        works = [Work(self.text.with_tokens(row), masks, masks) for row in x.cpu()]
         result = torch.zeros(len(x), *hidden.shape, dtype=torch.float64)
         batches = plan(works, self.budget, self.model.vocabulary_size)
         for batch, values in Runner(self.model, self.budget).run(works, batches):

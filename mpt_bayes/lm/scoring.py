@@ -1,0 +1,276 @@
+"""Texts in, scores with error bars out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import torch
+
+from mpt_bayes.checks import checked_count
+from mpt_bayes.errors import ArgumentError, DataError, EstimandError
+from mpt_bayes.estimation.curve import curve_of
+from mpt_bayes.lm.adapter import MaskedLM
+from mpt_bayes.lm.batches import Budget, Work
+from mpt_bayes.lm.engine import run_works
+from mpt_bayes.lm.reduction import PieceScore
+from mpt_bayes.lm.results import CorpusScore, Skipped, TextScore, corpus_estimate
+from mpt_bayes.lm.store import UnitStore
+from mpt_bayes.lm.text import EncodedText, LongText, fitted
+from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, MaskBatch, MaskDesign, StratifiedSizes, UniformSize
+from mpt_bayes.numerics.random import Stream
+from mpt_bayes.results import Estimate
+
+ORDER_AGNOSTIC: Final = "expected order-agnostic log-likelihood"
+"""Σ_m S(m) = E_π[log p_π(x)] of a set of conditionals: a lower bound on log E_π[p_π(x)], and never called log p(x)."""
+
+DEFAULT_BUDGET: Final = 128
+PILOT: Final = 16
+UNITS_AT_ONCE: Final = 2**17
+"""Units planned together: bounds the memory of a large corpus, and does not change any number."""
+
+EmptyText = Literal["error", "skip"]
+Text = str | EncodedText
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A text as given: its pieces, or why there are none."""
+
+    row: int
+    name: str
+    pieces: tuple[EncodedText, ...]
+    reason: str = ""
+    note: str = ""
+
+
+def score(
+    model: MaskedLM,
+    texts: Sequence[Text],
+    *,
+    prompts: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    budget: int | None = None,
+    target_standard_error: float | None = None,
+    design: MaskDesign | None = None,
+    seed: int = 0,
+    long_text: LongText = "error",
+    empty: EmptyText = "error",
+    batch: Budget | None = None,
+    store: str | Path | None = None,
+) -> CorpusScore:
+    """The expected order-agnostic log-likelihood of each text, Σ_m S(m), with its standard error. Nats.
+
+    S(m) averages, over masks of m of a text's D tokens, the mean log-probability of the hidden tokens given the visible
+    ones; Σ_m S(m) = E_π[log p_π(x)] over uniform orders π (Uria et al. 2014; Hoogeboom et al. 2021), a lower bound on
+    the log-likelihood of the order mixture. Masks depend on (seed, text, draw) alone: two models with one tokenizer see
+    the same masks, and the numbers do not depend on batches, order or processes beyond float32 rounding.
+
+    Args:
+        model: from `load`, `adapt`, `antibody` or `masked_diffusion`.
+        texts: strings, or `EncodedText`s for models without a tokenizer.
+        prompts: one a text, visible and unscored: log-likelihood of the text given the prompt.
+        names: one a text; their numbers by default.
+        budget: forward passes a text (default 128). Texts so short that all masks fit in it are enumerated, exactly.
+        target_standard_error: instead of a budget: of the corpus total, in nats. A pilot of 16 passes a text sets the
+            allocation, and is not mixed into the estimate.
+        design: instead of a budget: any design of `mpt_bayes.masks` that estimates the cumulative score.
+        seed: of the masks.
+        long_text: "error", "truncate" or "windows", for texts longer than the model's window.
+        empty: "error", or "skip" to keep an unscored row with its reason.
+        batch: what a forward pass may take; it shrinks by itself when memory runs out.
+        store: a file of finished units; a run that was killed takes up where it was.
+
+    Raises:
+        ArgumentError: more than one of budget, target and design; lists of different lengths; no texts.
+        DataError: a text that is empty or too long (row named), a log-probability that is not finite.
+        EstimandError: a design of another estimand.
+
+    Example:
+        >>> import mpt_bayes as mb
+        >>> result = mb.lm.score(mb.lm.antibody(), ["EVQLVESGG"], budget=64)        # doctest: +SKIP
+        >>> result[0].total                                                         # doctest: +SKIP
+        Estimate(expected order-agnostic log-likelihood: -20.1 ± 0.4 nats, N=1, StratifiedSizes(...))
+    """
+    if sum(choice is not None for choice in (budget, target_standard_error, design)) > 1:
+        raise ArgumentError("budget, target_standard_error and design are three ways to choose the masks: give one")
+    rows = encoded_rows(model, texts, prompts, names, long_text, empty)
+    if target_standard_error is None:
+        chosen = chosen_designs(design, budget)
+    else:
+        chosen = _allocated(model, rows, target_standard_error, seed, batch)
+    scores = score_pieces(model, rows, chosen, seed=seed, batch=batch, store=store)
+    estimand = ORDER_AGNOSTIC if prompts is None else f"{ORDER_AGNOSTIC} given the prompt"
+    label = repr(design) if design is not None else f"budget of {budget or DEFAULT_BUDGET} passes a text"
+    if target_standard_error is not None:
+        label = f"passes for a standard error of {target_standard_error:g}"
+    return corpus_score(model, rows, scores, estimand=estimand, design=label, seed=seed)
+
+
+def design_of_budget(n_tokens: int, budget: int) -> MaskDesign:
+    """The design that a number of passes buys: all masks where they are no more than that, else a lattice of sizes."""
+    checked_count(budget, "budget")
+    if n_tokens < 20 and 2**n_tokens - 1 <= budget:
+        return Exhaustive()
+    return StratifiedSizes(budget) if budget >= 8 else UniformSize(budget)
+
+
+def chosen_designs(design: MaskDesign | None, budget: int | None) -> Callable[[EncodedText], MaskDesign]:
+    """The design of a text: the one given, or what the budget buys."""
+    if design is not None:
+        return lambda text: design
+    passes = DEFAULT_BUDGET if budget is None else budget
+    return lambda text: design_of_budget(text.dim, passes)
+
+
+def encoded_rows(
+    model: MaskedLM,
+    texts: Sequence[Text],
+    prompts: Sequence[str] | None,
+    names: Sequence[str] | None,
+    long_text: LongText,
+    empty: EmptyText,
+) -> list[Row]:
+    """Every text as pieces that fit the model, in the order given; the first fault is named with its row."""
+    if empty not in ("error", "skip"):
+        raise ArgumentError(f"empty is {empty!r}: expected 'error' or 'skip'")
+    if isinstance(texts, str) or not len(texts):
+        raise ArgumentError("texts must be a list of at least one text: for a single one pass [text]")
+    for label, other in (("prompts", prompts), ("names", names)):
+        if other is not None and len(other) != len(texts):
+            raise ArgumentError(f"{label} has {len(other)} entries for {len(texts)} texts: give one each")
+    rows = []
+    for row, text in enumerate(texts):
+        name = names[row] if names is not None else str(row)
+        if isinstance(text, str) and empty == "skip" and not text.strip():
+            rows.append(Row(row, name, (), reason="the text is empty"))
+            continue
+        if isinstance(text, EncodedText):
+            encoded = model.checked(text, row)
+        else:
+            encoded = model.encode(text, prompt="" if prompts is None else prompts[row], row=row)
+        pieces = tuple(fitted(encoded, model.max_length, long_text, row))
+        notes = [f"{encoded.n_unknown} tokens are unknown to the tokenizer"] * bool(encoded.n_unknown)
+        dropped = encoded.dim - sum(piece.dim for piece in pieces)
+        notes += [f"truncated: the last {dropped} tokens are not scored"] * bool(dropped)
+        notes += [f"the sum of {len(pieces)} windows scored apart"] * (len(pieces) > 1)
+        rows.append(Row(row, name, pieces, note="; ".join(notes)))
+    if not any(row.pieces for row in rows):
+        raise DataError(f"none of the {len(rows)} texts has tokens to score")
+    return rows
+
+
+def score_pieces(
+    model: MaskedLM,
+    rows: Sequence[Row],
+    design_of: Callable[[EncodedText], MaskDesign],
+    *,
+    seed: int,
+    batch: Budget | None = None,
+    store: str | Path | None = None,
+) -> dict[str, PieceScore]:
+    """Each distinct piece scored once, by digest."""
+    kept = None if store is None else UnitStore.open(store, model=model.digest, seed=seed)
+    scores: dict[str, PieceScore] = {}
+    for group in _groups(rows, design_of, seed):
+        works = [
+            Work(text, masks.hidden, masks.hidden, key=f"{text.digest} {design!r}") for text, design, masks in group
+        ]
+        log_probs = run_works(model, works, batch or Budget.for_device(model.device), kept)
+        for (text, _, masks), values in zip(group, log_probs, strict=True):
+            scores[text.digest] = PieceScore.of(text.digest, masks, values)
+    return scores
+
+
+def corpus_score(
+    model: MaskedLM, rows: Sequence[Row], scores: dict[str, PieceScore], *, estimand: str, design: str, seed: int | None
+) -> CorpusScore:
+    """The results row by row, and their sum."""
+    results: list[TextScore | Skipped] = []
+    groups: dict[str, list[PieceScore]] = {}
+    for row in rows:
+        if not row.pieces:
+            results.append(Skipped(row.row, row.name, row.reason))
+            continue
+        pieces = tuple(scores[piece.digest] for piece in row.pieces)
+        for piece in pieces:
+            groups.setdefault(piece.digest, []).append(piece)
+        results.append(_text_score(row, pieces, estimand, design, seed))
+    scored = [result for result in results if isinstance(result, TextScore)]
+    values = np.array([text.total.value for text in scored])
+    total = corpus_estimate(list(groups.values()), values, scored[0].total, estimand=estimand)
+    return CorpusScore(tuple(results), total, model.name, model.digest)
+
+
+def _text_score(row: Row, pieces: tuple[PieceScore, ...], estimand: str, design: str, seed: int | None) -> TextScore:
+    repeats: dict[str, list[PieceScore]] = {}
+    for piece in pieces:
+        repeats.setdefault(piece.digest, []).append(piece)
+    template = Estimate(0.0, None, math.inf, estimand, 1, 0, seed, design, "")
+    whole = corpus_estimate(
+        list(repeats.values()), np.array([sum(piece.total for piece in pieces)]), template, estimand=estimand
+    )
+    total = replace(whole, note="; ".join(note for note in (row.note, whole.note) if note))
+    words = [piece.words for piece in row.pieces]
+    return TextScore(
+        row=row.row,
+        name=row.name,
+        tokens=tuple(token for piece in row.pieces for token in piece.tokens),
+        total=total,
+        curve=curve_of(pieces[0].tally, total) if len(pieces) == 1 else None,
+        shares=torch.cat([piece.shares for piece in pieces]).numpy(),
+        share_standard_errors=torch.cat([piece.share_variances for piece in pieces]).sqrt().numpy(),
+        n_words=None if any(w is None for w in words) else sum(len(w.unique()) for w in words if w is not None),
+        pieces=pieces,
+    )
+
+
+Drawn = tuple[EncodedText, MaskDesign, MaskBatch]
+
+
+def _groups(rows: Sequence[Row], design_of: Callable[[EncodedText], MaskDesign], seed: int) -> Iterator[list[Drawn]]:
+    """Distinct pieces with their masks, in groups of about `UNITS_AT_ONCE` units."""
+    group: list[Drawn] = []
+    unique = {piece.digest: piece for row in rows for piece in row.pieces}
+    for text in unique.values():
+        design = design_of(text)
+        if design.estimand(text.dim) != CUMULATIVE_SCORE:
+            raise EstimandError(
+                f"{design!r} estimates the '{design.estimand(text.dim)}', not the cumulative score: choose a design "
+                "that visits every mask, e.g. StratifiedSizes(128)"
+            )
+        group.append((text, design, design.draw(text.dim, Stream(seed).child("text", text.digest))))
+        if sum(len(masks) for _, _, masks in group) >= UNITS_AT_ONCE:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _allocated(
+    model: MaskedLM, rows: Sequence[Row], target: float, seed: int, batch: Budget | None
+) -> Callable[[EncodedText], MaskDesign]:
+    """Passes a text that make the corpus total's standard error about `target`: in proportion to the pilot's errors.
+
+    With errors falling like v_t / n_t, the least passes have n_t = sqrt(v_t) Σ sqrt(v) / target². The pilot's own
+    draws are not used again, so the estimate stays unbiased.
+    """
+    if not target > 0:
+        raise ArgumentError(f"target_standard_error is {target}: expected a positive number of nats")
+    pilot = score_pieces(
+        model, rows, lambda text: design_of_budget(text.dim, PILOT), seed=_pilot_seed(seed), batch=batch
+    )
+    repeats = Counter(piece.digest for row in rows for piece in row.pieces)
+    deviation = {key: repeats[key] * math.sqrt(score.variance * PILOT) for key, score in pilot.items()}
+    together = sum(deviation.values())
+    passes = {key: max(PILOT, math.ceil(d * together / target**2)) for key, d in deviation.items()}
+    return lambda text: design_of_budget(text.dim, passes[text.digest])
+
+
+def _pilot_seed(seed: int) -> int:
+    return int(Stream(seed).child("pilot").integers(2**31, 1))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, final, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_hidden, checked_subsets
-from mpt_bayes.errors import ArgumentError
+from mpt_bayes.errors import ArgumentError, DataError
 
 
 class ConditionalModel(ABC):
@@ -113,6 +113,7 @@ def conditionals_from_marginals(model: JointModel, x: Tensor, hidden: Tensor) ->
     return result
 
 
+@final
 class _Marginal(JointModel):
     """The marginal of any joint model over some of its coordinates, by asking it for subsets of those only."""
 
@@ -136,6 +137,8 @@ class _Marginal(JointModel):
 
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         checked_subsets(visible, self.dim, "visible", self.device)
+        if x.ndim != 2 or x.shape[1] != self.dim:
+            raise DataError(f"x has shape {tuple(x.shape)}: expected (N, {self.dim})")
         whole = x.new_zeros(len(x), self._model.dim)  # any admissible value serves where nothing is asked
         whole[:, self._keep] = x
         subsets = visible.new_zeros(len(visible), self._model.dim)

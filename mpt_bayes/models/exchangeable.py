@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Self, final
 
 import torch
@@ -38,6 +39,10 @@ class PolyaUrn(JointModel):
     def device(self) -> torch.device:
         """Where the parameters live."""
         return self.concentration.device
+
+    @abstractmethod
+    def restrict(self, keep: Tensor) -> Self:
+        """The urn of coordinates `keep`: only their number matters."""
 
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
         """(N, P, D) log p(x_j | x_visible) from the counts of the visible part."""

@@ -1,6 +1,6 @@
 """Masked pre-training and the log marginal likelihood, computed on both sides."""
 
-from mpt_bayes import datasets, errors, lm, masks, models
+from mpt_bayes import datasets, dropout, errors, lm, masks, models, representation
 from mpt_bayes.estimation import (
     attribution,
     chain_rule,
@@ -43,12 +43,14 @@ __all__ = [
     "convergence",
     "cumulative_score",
     "datasets",
+    "dropout",
     "errors",
     "lm",
     "log_marginal_likelihood",
     "masked_score",
     "masks",
     "models",
+    "representation",
     "score_curve",
     "sweep",
     "verify",

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import Missing
 from mpt_bayes.cli.inputs import Table
 from mpt_bayes.errors import ArgumentError, DataError
-from mpt_bayes.estimation.missing import Missing
-from mpt_bayes.models import Gaussian, JointModel
+from mpt_bayes.models import PPCA, FactorAnalysis, Gaussian, GaussianProcess, JointModel
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,26 @@ def _gaussian(table: Table, options: ModelOptions) -> Fitted:
     return Fitted("gaussian", model, table.x, {"covariance": "maximum likelihood, divisor N", "ridge": options.ridge})
 
 
+def _ppca(table: Table, options: ModelOptions) -> Fitted:
+    model = PPCA(latent_dim=options.latent_dim).fit(table.x, missing=options.missing)
+    found = {"latent_dim": options.latent_dim, "noise_variance": float(model.noise_variance)}
+    return Fitted("ppca", model, table.x, found)
+
+
+def _factor_analysis(table: Table, options: ModelOptions) -> Fitted:
+    model = FactorAnalysis(latent_dim=options.latent_dim).fit(table.x, missing=options.missing)
+    return Fitted("factor-analysis", model, table.x, {"latent_dim": options.latent_dim})
+
+
+def _gaussian_process(table: Table, options: ModelOptions) -> Fitted:
+    inputs, targets = table.regression()
+    model = GaussianProcess.from_kernel(options.kernel, inputs, targets).fit(missing=options.missing)
+    return Fitted("gp", model, model.targets, {"kernel": options.kernel, **model.hyperparameters})
+
+
 MODELS: dict[str, Callable[[Table, ModelOptions], Fitted]] = {
+    "factor-analysis": _factor_analysis,
     "gaussian": _gaussian,
+    "gp": _gaussian_process,
+    "ppca": _ppca,
 }

@@ -51,6 +51,15 @@ class Table:
             self, x=centred / scale, log_jacobian=float(scale.log().sum()), transform="standardised columns, divisor N"
         )
 
+    def regression(self) -> tuple[Tensor, Tensor]:
+        """Inputs (n, d) and targets (n,) for a Gaussian process: the last column from those before it.
+
+        A table of one column is a series, and its inputs are 0, 1, 2, …
+        """
+        n, dim = self.x.shape
+        inputs = self.x[:, :-1] if dim > 1 else torch.arange(n, dtype=torch.float64)[:, None]
+        return inputs, self.x[:, -1]
+
     def to_dict(self) -> dict[str, Any]:
         """The `data` field of the JSON output."""
         return {

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mpt_bayes.checks import Missing
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.estimation.missing import Missing
 from mpt_bayes.masks import Exhaustive, MaskDesign, PerSize, RandomOrders
 
 ModelName = Annotated[str, typer.Argument(help="gaussian, ppca, factor-analysis, gp, …", metavar="MODEL")]

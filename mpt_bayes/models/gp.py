@@ -118,6 +118,15 @@ class GaussianProcess(JointModel):
         targets: Tensor = self._prior.model.train_targets
         return targets.detach().to(torch.float64)[self._keep].reshape(1, -1)
 
+    @property
+    def hyperparameters(self) -> dict[str, list[float]]:
+        """Values of every hyper-parameter by its GPyTorch name, constraints applied."""
+        named = self._prior.model.named_parameters_and_constraints()
+        return {
+            name.replace("raw_", ""): (raw if limit is None else limit.transform(raw)).detach().reshape(-1).tolist()
+            for name, raw, limit in named
+        }
+
     def joint(self) -> Gaussian:
         """The joint Gaussian of the observed outputs at the present hyper-parameters.
 

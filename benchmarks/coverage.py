@@ -1,9 +1,7 @@
 """How often 95% intervals cover the exact value: every part-A estimator, two models, thousands of seeds.
 
-    python benchmarks/coverage.py                # 4,000 runs a model, writes docs/coverage.json and docs/coverage.md
-    python benchmarks/coverage.py --runs 200     # a quick look, on standard output
-
-The conditionals of every mask are computed once by the model itself and looked up afterwards, so a run costs little
+    python benchmarks/coverage.py --json docs/coverage.json     # 4,000 seeds a model; the table on standard output
+    python benchmarks/coverage.py --runs 200                    # a quick look
 more than drawing its masks: the estimators are those of the public API.
 """
 
@@ -106,3 +104,63 @@ def estimates(model: ConditionalModel, x: Tensor, number: int, seed: int) -> Ite
             f"S({size})",
             mb.masked_score(model, x, rate=rate, n_masks=number, generator=generator),
         )
+
+
+def exact_values(model: JointModel, x: Tensor) -> dict[str, float]:
+    """Every quantity by enumeration."""
+    curve = mb.score_curve(model, x, design=mb.masks.Exhaustive())
+    sizes = range(1, model.dim + 1)
+    singles = {f"S({size})": curve.score(size).value for size in sizes}
+    partial = {f"partial sum to {size}": curve.partial(size).value for size in sizes}
+    return {"Σ S(m)": float(model.log_marginal_likelihood(x).sum()), **singles, **partial}
+
+
+def measure(name: str, number: int, runs: int) -> list[Line]:
+    """All lines of one model with `number` orders or masks a size, over `runs` seeds."""
+    model, x = MODELS[name]()
+    exact, looked_up = exact_values(model, x), LookedUp(model, x)
+    found: dict[tuple[str, str], list[tuple[float, float, bool]]] = {}
+    for seed in range(runs):
+        for estimator, quantity, estimate in estimates(looked_up, x, number, seed):
+            low, high = estimate.interval(LEVEL)
+            assert estimate.standard_error is not None
+            values = (estimate.value, estimate.standard_error, low <= exact[quantity] <= high)
+            found.setdefault((estimator, quantity), []).append(values)
+    lines = []
+    for (estimator, quantity), results in found.items():
+        value, error, inside = (np.array(column) for column in zip(*results, strict=True))
+        spread = float(value.std(ddof=1))
+        bias = (value.mean() - exact[quantity]) / (spread / math.sqrt(runs))
+        lines.append(
+            Line(name, estimator, quantity, exact[quantity], int(inside.sum()), runs, float(error.mean()), spread, bias)
+        )
+    return lines
+
+
+def markdown(lines: list[Line]) -> str:
+    """The table of the documentation."""
+    head = "| model | estimator | quantity | exact, nats | mean SE | spread over seeds | bias, SE | coverage |\n"
+    rule = "|---|---|---|---:|---:|---:|---:|---:|\n"
+    body = [
+        f"| {line.model} | {line.estimator} | {line.quantity} | {line.exact:.4f} | {line.mean_standard_error:.4f} "
+        f"| {line.spread:.4f} | {line.bias_in_standard_errors:+.2f} | {100 * line.coverage:.2f}% |"
+        for line in lines
+    ]
+    return head + rule + "\n".join(body) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=4000)
+    parser.add_argument("--number", type=int, default=32, help="orders, or masks a size")
+    parser.add_argument("--json", type=Path, help="also write the lines here")
+    arguments = parser.parse_args()
+    lines = [line for name in MODELS for line in measure(name, arguments.number, arguments.runs)]
+    print(markdown(lines))
+    if arguments.json is not None:
+        content = [vars(line) | {"coverage": line.coverage} for line in lines]
+        arguments.json.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -80,7 +80,8 @@ def curve_of(tally: Tally, total: Estimate) -> ScoreCurve:
         total=total,
         partials=tally.partials.numpy(),
         partial_standard_errors=tally.partial_variances.sqrt().numpy(),
-        partial_degrees_of_freedom=_degrees_of_freedom(tally).numpy(),
+        partial_degrees_of_freedom=_degrees_of_freedom(tally.partial_variances, tally.partial_quartics).numpy(),
+        score_degrees_of_freedom=_degrees_of_freedom(tally.score_variances, tally.score_quartics).numpy(),
         note="; ".join(notes),
     )
 
@@ -157,7 +158,7 @@ def _estimate(tally: Tally, x: Tensor, design: MaskDesign, seed: int, estimand: 
     return Estimate(
         value=float(tally.partials[-1]),
         standard_error=None if math.isnan(error) else error,
-        degrees_of_freedom=float(_degrees_of_freedom(tally)[-1]),
+        degrees_of_freedom=float(_degrees_of_freedom(tally.partial_variances, tally.partial_quartics)[-1]),
         estimand=estimand,
         n_data=len(x),
         n_evaluations=tally.n_evaluations,
@@ -169,6 +170,5 @@ def _estimate(tally: Tally, x: Tensor, design: MaskDesign, seed: int, estimand: 
     )
 
 
-def _degrees_of_freedom(tally: Tally) -> Tensor:
-    exact = tally.partial_quartics == 0
-    return torch.where(exact, torch.inf, tally.partial_variances.square() / tally.partial_quartics)
+def _degrees_of_freedom(variances: Tensor, quartics: Tensor) -> Tensor:
+    return torch.where(quartics == 0, torch.inf, variances.square() / quartics)

@@ -16,14 +16,15 @@ class Tally:
     """Sums over rows with their sampling variances, all indexed by mask size m = 1..D.
 
     Attributes:
-        scores, score_variances: (D,) S(m).
-        partials, partial_variances, partial_quartics: (D,) Σ_{m≤P} S(m); the quartic term Σ_h v_h² / f_h gives the
+        scores, score_variances, score_quartics: (D,) S(m); the quartic term Σ_h v_h² / f_h gives the
             Welch-Satterthwaite degrees of freedom v² / quartic.
+        partials, partial_variances, partial_quartics: (D,) Σ_{m≤P} S(m).
         per_row: (N,) the total row by row.
     """
 
     scores: Tensor
     score_variances: Tensor
+    score_quartics: Tensor
     partials: Tensor
     partial_variances: Tensor
     partial_quartics: Tensor
@@ -35,7 +36,7 @@ class Tally:
         """From (N, D) exact S(m) of every row: no sampling variance."""
         scores = row_curves.sum(0)
         zero = torch.zeros_like(scores)
-        return cls(scores, zero, scores.cumsum(0), zero, zero, row_curves.sum(1), n_evaluations)
+        return cls(scores, zero, zero, scores.cumsum(0), zero, zero, row_curves.sum(1), n_evaluations)
 
     @classmethod
     def sampled(cls, sampling: Sampling, mask_totals: Tensor, per_row: Tensor, dim: int) -> Tally:
@@ -47,14 +48,15 @@ class Tally:
         sums = zero.index_add(0, size, contribution)
         scores = sums / weight_at
         residual = weight * (mask_totals - scores[size]) / weight_at[size]
-        score_variances, _ = _variances(sampling, residual, dim, cumulative=False)
-        partial_variances, quartics = _variances(sampling, contribution, dim, cumulative=True)
+        score_variances, score_quartics = _variances(sampling, residual, dim, cumulative=False)
+        partial_variances, partial_quartics = _variances(sampling, contribution, dim, cumulative=True)
         return cls(
             scores=scores,
             score_variances=torch.where(weight_at > 0, score_variances, torch.nan),
+            score_quartics=score_quartics,
             partials=sums.cumsum(0),
             partial_variances=partial_variances,
-            partial_quartics=quartics,
+            partial_quartics=partial_quartics,
             per_row=per_row,
             n_evaluations=len(sampling) * len(per_row),
         )
@@ -84,7 +86,14 @@ class Tally:
         return Tally(**columns, per_row=self.per_row, n_evaluations=self.n_evaluations)
 
 
-_BY_SIZE = ("scores", "score_variances", "partials", "partial_variances", "partial_quartics")
+_BY_SIZE = (
+    "scores",
+    "score_variances",
+    "score_quartics",
+    "partials",
+    "partial_variances",
+    "partial_quartics",
+)
 
 
 def combined(tallies: list[Tally]) -> Tally:

@@ -29,6 +29,7 @@ class ScoreCurve:
         total: the cumulative score, Σ_m S(m), with its own standard error (sizes need not be independent).
         partials: (D,) Σ_{m≤P} S(m) for P = 1..D.
         partial_standard_errors, partial_degrees_of_freedom: (D,).
+        score_degrees_of_freedom: (D,) of `standard_errors`.
     """
 
     scores: NDArray[np.float64]
@@ -37,6 +38,7 @@ class ScoreCurve:
     partials: NDArray[np.float64] = field(repr=False)
     partial_standard_errors: NDArray[np.float64] = field(repr=False)
     partial_degrees_of_freedom: NDArray[np.float64] = field(repr=False)
+    score_degrees_of_freedom: NDArray[np.float64] = field(repr=False)
     note: str = ""
 
     @property
@@ -71,15 +73,32 @@ class ScoreCurve:
         Raises:
             ArgumentError: a size outside 1..D.
         """
+        columns = (self.partials, self.partial_standard_errors, self.partial_degrees_of_freedom)
+        return self._at(size, columns, f"cumulative score up to size {size} of {len(self.scores)}")
+
+    def score(self, size: int) -> Estimate:
+        """S(size) as an estimate, with its interval: leave-one-out per coordinate at 1, the mean marginal at D.
+
+        Raises:
+            ArgumentError: a size outside 1..D, or one that no mask of the design had.
+        """
+        columns = (self.scores, self.standard_errors, self.score_degrees_of_freedom)
+        estimate = self._at(size, columns, f"masked score at size {size} of {len(self.scores)}")
+        if math.isnan(estimate.value):
+            raise ArgumentError(f"no mask of size {size} was drawn: raise the design's number")
+        return estimate
+
+    def _at(self, size: int, columns: tuple[NDArray[np.float64], ...], estimand: str) -> Estimate:
+        """The entry of this size in columns of values, standard errors and degrees of freedom."""
         if not 1 <= size <= len(self.scores):
             raise ArgumentError(f"size is {size}: expected 1..{len(self.scores)}")
-        error = float(self.partial_standard_errors[size - 1])
+        value, error, free = (float(column[size - 1]) for column in columns)
         return replace(
             self.total,
-            value=float(self.partials[size - 1]),
+            value=value,
             standard_error=None if math.isnan(error) else error,
-            degrees_of_freedom=float(self.partial_degrees_of_freedom[size - 1]),
-            estimand=f"cumulative score up to size {size} of {len(self.scores)}",
+            degrees_of_freedom=free,
+            estimand=estimand,
             per_row=None,
             note=self.total.note or "per-row values are kept for the total only",
         )

@@ -32,8 +32,8 @@ def test_json_is_all_there_is_on_standard_output(table, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["compare", "gaussian", "--data", "absent.csv"], "no file absent.csv"),
-        (["compare", "gaussian", "--data", "absent"], "no data set called 'absent'"),
+        (["compare", "gaussian", "--data", "absent.csv"], "no file 'absent.csv'"),
+        (["compare", "gaussian", "--data", "absent"], "no data set 'absent'"),
         (["compare", "nothing", "--data", "TABLE"], "no model called 'nothing'"),
         (["compare", "gaussian"], "--data"),
         (["compare", "gaussian", "--data", "TABLE", "--orders", "4", "--exhaustive"], "choose one"),
@@ -127,7 +127,7 @@ def test_a_column_of_words_is_named(tmp_path, capsys):
     path = tmp_path / "words.csv"
     path.write_text("a,b\n1,x\n2,y\n")
     assert main(["compare", "gaussian", "--data", str(path)]) == 2
-    assert "(b)" in capsys.readouterr().err
+    assert "'b'" in capsys.readouterr().err
 
 
 def test_row_26_standardising_reports_the_jacobian_that_restores_the_units(table, capsys):
@@ -136,9 +136,9 @@ def test_row_26_standardising_reports_the_jacobian_that_restores_the_units(table
         main(["compare", "gaussian", "--data", table, "--exhaustive", "--json", "-", *extra])
         found.append(json.loads(capsys.readouterr().out))
     raw, scaled = found
-    restored = scaled["log_marginal_likelihood"]["per_datum"] - scaled["data"]["log_jacobian_per_datum"]
-    assert restored == pytest.approx(raw["log_marginal_likelihood"]["per_datum"], rel=1e-12)
-    assert scaled["data"]["sha256"] == raw["data"]["sha256"]
+    restored = scaled["log_marginal_likelihood"]["total"] + scaled["data"]["log_jacobian"]
+    assert restored == pytest.approx(raw["log_marginal_likelihood"]["total"], rel=1e-12)
+    assert raw["data"]["log_jacobian"] == 0
 
 
 def test_row_28_positive_log_densities_are_explained(tmp_path, capsys):
@@ -164,3 +164,45 @@ def test_no_progress_bar_in_a_pipe(table):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert json.loads(done.stdout)["command"] == "compare"
+
+
+def test_ppca_on_digits_prints_json_that_obeys_the_schema(capsys):
+    arguments = ["compare", "ppca", "--data", "digits", "--latent-dim", "10", "--orders", "2", "--json", "-"]
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    content = json.loads(captured.out)
+    jsonschema.Draft202012Validator(schema("compare")).validate(content)
+    assert content["data"]["shape"] == [1797, 64]
+    assert abs(content["cumulative_score"]["z"]) < 64  # two orders: a t variable with one degree of freedom
+
+
+@pytest.mark.parametrize("arguments", [["factor-analysis", "--data", "wine", "--standardise"], ["ppca"], ["gp"]])
+def test_every_model_name_passes_its_own_verification(arguments, table, capsys):
+    given = arguments if "--data" in arguments else [*arguments, "--data", table]
+    assert main(["verify", *given, "--rows", "8", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["failures"] == []
+
+
+def test_data_lists_what_is_at_hand(capsys):
+    assert main(["data", "--json", "-"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(schema("data")).validate(content)
+    found = {entry["name"]: entry for entry in content["data"]}
+    assert found["wine"]["shape"] == [178, 13]
+    assert found["co2"]["missing_entries"] > 0
+    assert main(["data"]) == 0
+    assert "Mauna Loa" in capsys.readouterr().out
+
+
+def test_row_25_missing_entries_are_an_error_unless_marginalised(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=(40, 4))
+    x[7, 2] = np.nan
+    path = tmp_path / "holes.npy"
+    np.save(path, x)
+    assert main(["compare", "ppca", "--data", str(path)]) == 2
+    assert "row 7" in capsys.readouterr().err
+    assert (
+        main(["compare", "ppca", "--data", str(path), "--missing", "marginalise", "--exhaustive", "--json", "-"]) == 0
+    )
+    content = json.loads(capsys.readouterr().out)
+    assert content["cumulative_score"]["total"] == pytest.approx(content["log_marginal_likelihood"]["total"], rel=1e-12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mpt_bayes.cli import compare, sweep, verify
+from mpt_bayes.cli import compare, data, sweep, verify
 
 app = typer.Typer(
     help="Masked-prediction scores beside the log marginal likelihood.",
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 
 app.command("compare")(compare.compare)
+app.command("data")(data.data)
 app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
-from mpt_bayes.cli.inputs import Table
+from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models import PPCA, FactorAnalysis, Gaussian, GaussianProcess, JointModel
 
@@ -40,16 +40,16 @@ class Fitted:
     x: Tensor
     parameters: dict[str, Any] = field(default_factory=dict)
 
-    def fields(self, table: Table) -> dict[str, Any]:
+    def fields(self, data: Dataset) -> dict[str, Any]:
         """The `model` and `data` fields of the JSON output."""
-        return {"model": {"name": self.name, "parameters": self.parameters}, "data": table.to_dict()}
+        return {"model": {"name": self.name, "parameters": self.parameters}, "data": _described(data)}
 
-    def title(self, table: Table) -> str:
+    def title(self, data: Dataset) -> str:
         """What was scored, for a person."""
-        return f"{self.name} on {table.name} (N = {len(self.x)}, D = {self.x.shape[1]})"
+        return f"{self.name} on {data.name} (N = {len(self.x)}, D = {self.x.shape[1]})"
 
 
-def fit(name: str, table: Table, options: ModelOptions) -> Fitted:
+def fit(name: str, data: Dataset, options: ModelOptions) -> Fitted:
     """Fit the model called `name` by maximum likelihood.
 
     Raises:
@@ -58,37 +58,58 @@ def fit(name: str, table: Table, options: ModelOptions) -> Fitted:
     """
     if name not in MODELS:
         raise ArgumentError(f"no model called '{name}': choose one of {', '.join(MODELS)}")
-    return MODELS[name](table, options)
+    return MODELS[name](data, options)
 
 
-def _gaussian(table: Table, options: ModelOptions) -> Fitted:
-    if bool(table.x.isnan().any()):
-        raise DataError(f"{table.name} has missing entries and gaussian has no fit for them: use ppca")
+def _described(data: Dataset) -> dict[str, Any]:
+    return {
+        "name": data.name,
+        "shape": list(data.x.shape),
+        "sha256": data.sha256,
+        "source": data.source,
+        "log_jacobian": float(data.log_jacobian.sum()),
+    }
+
+
+def _regression(data: Dataset) -> tuple[Tensor, Tensor]:
+    """Inputs (n, d) and targets (n,): a series by its own inputs; of a table the last column from those before it.
+
+    A table of one column is a series observed at 0, 1, 2, …
+    """
+    if data.inputs is not None:
+        return data.inputs, data.x[0]
+    n, dim = data.x.shape
+    return data.x[:, :-1] if dim > 1 else torch.arange(n, dtype=torch.float64)[:, None], data.x[:, -1]
+
+
+def _gaussian(data: Dataset, options: ModelOptions) -> Fitted:
+    if bool(data.x.isnan().any()):
+        raise DataError(f"{data.name} has missing entries and gaussian has no fit for them: use ppca")
     if options.ridge < 0:
         raise ArgumentError(f"--ridge is {options.ridge:g}: expected 0 or more")
-    covariance = torch.cov(table.x.T, correction=0).reshape(table.x.shape[1], -1)
-    model = Gaussian(table.x.mean(0), covariance + options.ridge * torch.eye(len(covariance), dtype=torch.float64))
-    return Fitted("gaussian", model, table.x, {"covariance": "maximum likelihood, divisor N", "ridge": options.ridge})
+    covariance = torch.cov(data.x.T, correction=0).reshape(data.x.shape[1], -1)
+    model = Gaussian(data.x.mean(0), covariance + options.ridge * torch.eye(len(covariance), dtype=torch.float64))
+    return Fitted("gaussian", model, data.x, {"covariance": "maximum likelihood, divisor N", "ridge": options.ridge})
 
 
-def _ppca(table: Table, options: ModelOptions) -> Fitted:
-    model = PPCA(latent_dim=options.latent_dim).fit(table.x, missing=options.missing)
+def _ppca(data: Dataset, options: ModelOptions) -> Fitted:
+    model = PPCA(latent_dim=options.latent_dim).fit(data.x, missing=options.missing)
     found = {"latent_dim": options.latent_dim, "noise_variance": float(model.noise_variance)}
-    return Fitted("ppca", model, table.x, found)
+    return Fitted("ppca", model, data.x, found)
 
 
-def _factor_analysis(table: Table, options: ModelOptions) -> Fitted:
-    model = FactorAnalysis(latent_dim=options.latent_dim).fit(table.x, missing=options.missing)
-    return Fitted("factor-analysis", model, table.x, {"latent_dim": options.latent_dim})
+def _factor_analysis(data: Dataset, options: ModelOptions) -> Fitted:
+    model = FactorAnalysis(latent_dim=options.latent_dim).fit(data.x, missing=options.missing)
+    return Fitted("factor-analysis", model, data.x, {"latent_dim": options.latent_dim})
 
 
-def _gaussian_process(table: Table, options: ModelOptions) -> Fitted:
-    inputs, targets = table.regression()
+def _gaussian_process(data: Dataset, options: ModelOptions) -> Fitted:
+    inputs, targets = _regression(data)
     model = GaussianProcess.from_kernel(options.kernel, inputs, targets).fit(missing=options.missing)
     return Fitted("gp", model, model.targets, {"kernel": options.kernel, **model.hyperparameters})
 
 
-MODELS: dict[str, Callable[[Table, ModelOptions], Fitted]] = {
+MODELS: dict[str, Callable[[Dataset, ModelOptions], Fitted]] = {
     "factor-analysis": _factor_analysis,
     "gaussian": _gaussian,
     "gp": _gaussian_process,

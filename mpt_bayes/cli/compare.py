@@ -6,7 +6,7 @@ import torch
 from rich.console import RenderableType
 
 import mpt_bayes as mb
-from mpt_bayes.cli import builders, inputs, options, output
+from mpt_bayes.cli import builders, options, output
 
 
 def compare(
@@ -26,7 +26,7 @@ def compare(
 ) -> None:
     """The exact log marginal likelihood beside the cumulative masked-prediction score, per mask size and in total."""
     design = options.design_from(orders, masks_per_size, exhaustive)
-    table = inputs.load(data, standardise=standardise)
+    table = options.data_from(data, standardise)
     with output.working("scoring") as clock:
         fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
         generator = torch.Generator().manual_seed(seed)

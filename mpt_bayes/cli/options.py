@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from mpt_bayes import datasets
 from mpt_bayes.checks import Missing
+from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.masks import Exhaustive, MaskDesign, PerSize, RandomOrders
 
@@ -19,7 +21,7 @@ LatentDim = Annotated[int, typer.Option(help="Latent dimensions of ppca and fact
 Kernel = Annotated[str, typer.Option(help="Kernel of gp, by name.")]
 Ridge = Annotated[float, typer.Option(help="Added to the diagonal of the covariance of gaussian; recorded.")]
 Standardise = Annotated[
-    bool, typer.Option("--standardise", help="Score columns with mean 0 and variance 1; the log-Jacobian is reported.")
+    bool, typer.Option("--standardise", help="Score data scaled to mean 0, variance 1; the log-Jacobian is reported.")
 ]
 MissingPolicy = Annotated[Missing, typer.Option(help="Missing entries: an error, or integrated out exactly.")]
 Orders = Annotated[int | None, typer.Option(help="Random orders (default 64), each with a mask of every size.")]
@@ -28,6 +30,16 @@ ExhaustiveFlag = Annotated[bool, typer.Option("--exhaustive", help="Every mask, 
 Seed = Annotated[int, typer.Option(help="Seed of the masks.")]
 JsonTo = Annotated[str | None, typer.Option("--json", help="Write JSON to a file, or to standard output with -.")]
 PlotTo = Annotated[Path | None, typer.Option("--plot", help="Write a figure (PNG, PDF or SVG).")]
+
+
+def data_from(name: str, standardise: bool) -> Dataset:
+    """The data set or file called `name`.
+
+    Raises:
+        ArgumentError, DataError, DependencyError: as `datasets.load`.
+    """
+    data = datasets.load(name)
+    return data.standardised() if standardise else data
 
 
 MOST_RATES = 1000

@@ -9,7 +9,7 @@ import typer
 from rich.console import RenderableType
 
 import mpt_bayes as mb
-from mpt_bayes.cli import builders, inputs, options, output
+from mpt_bayes.cli import builders, options, output
 
 Rates = Annotated[str, typer.Option(help="first:last:step, or rates joined by commas.", metavar="RATES")]
 Masks = Annotated[int, typer.Option(help="Masks a rate.")]
@@ -32,7 +32,7 @@ def sweep(
 ) -> None:
     """The masked score at each mask rate, and the bias of D times it for the log marginal likelihood."""
     chosen = options.rates_from(rates)
-    table = inputs.load(data, standardise=standardise)
+    table = options.data_from(data, standardise)
     with output.working("sweeping") as clock:
         fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
         generator = torch.Generator().manual_seed(seed)

@@ -9,7 +9,7 @@ import typer
 from rich.console import RenderableType
 
 import mpt_bayes as mb
-from mpt_bayes.cli import builders, inputs, options, output
+from mpt_bayes.cli import builders, options, output
 
 CHECK_FAILED = 1
 
@@ -29,7 +29,7 @@ def verify(
     json: options.JsonTo = None,
 ) -> None:
     """Hold a fitted model to the identities of a coherent joint; exit code 1 if one is broken."""
-    table = inputs.load(data, standardise=standardise)
+    table = options.data_from(data, standardise)
     with output.working("verifying") as clock:
         fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
         result = mb.verify(

@@ -74,17 +74,14 @@ def save_figure(axes: Axes, path: Path) -> None:
 
 def document(command: str, **fields: Any) -> dict[str, Any]:
     """The JSON document of a command: its fields with the schema version and the versions of the software."""
-    return {
-        **fields,
-        "schema_version": SCHEMA_VERSION,
-        "command": command,
-        "versions": {
-            "mpt_bayes": _own_version(),
-            "python": platform.python_version(),
-            "torch": version("torch"),
-            "numpy": version("numpy"),
-        },
+    head = {"schema_version": SCHEMA_VERSION, "command": command}
+    versions = {
+        "mpt_bayes": _own_version(),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "numpy": version("numpy"),
     }
+    return head | fields | head | {"versions": versions}
 
 
 def write_json(content: dict[str, Any], target: str) -> None:

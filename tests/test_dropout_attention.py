@@ -192,7 +192,7 @@ def test_a_sequence_that_is_hidden_completely_is_refused() -> None:
 
 @pytest.mark.parametrize(("implementation", "leaks"), [("eager", True), ("sdpa", False)])
 def test_what_transformers_does_with_a_fully_masked_sequence(implementation: str, leaks: bool) -> None:
-    """Why it is refused: eager attention then reads the hidden tokens, all alike; SDPA reads nothing, as defined here."""
+    """Why it is refused: eager attention then reads the hidden tokens, all alike; SDPA reads nothing, as here."""
     encoder = bert(implementation)
     ids = torch.arange(6)[None]
     changed = ids.clone()

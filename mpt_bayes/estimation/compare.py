@@ -8,6 +8,7 @@ from torch import Tensor
 from mpt_bayes.checks import Missing
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.curve import DEFAULT_DESIGN, score_curve
+from mpt_bayes.estimation.inner import inner_standard_error
 from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import MaskDesign
@@ -57,4 +58,5 @@ def compare(
     """
     log_prob = log_marginal_likelihood(model, x, missing=missing)
     curve = score_curve(model, x, design=design, generator=generator, missing=missing)
-    return Comparison(float(log_prob.sum()), log_prob.cpu().numpy(), curve)
+    inner = inner_standard_error(model, x, missing)
+    return Comparison(float(log_prob.sum()), log_prob.cpu().numpy(), curve, inner)

@@ -11,11 +11,18 @@ from torch import Tensor
 from mpt_bayes.checks import Missing
 from mpt_bayes.errors import EstimandError
 from mpt_bayes.estimation.enumeration import tally_closed_form, tally_exhaustive
+from mpt_bayes.estimation.inner import tally_estimated
 from mpt_bayes.estimation.missing import ObservedPart, data_digest, observed_parts
 from mpt_bayes.estimation.scores import tally_masks, tally_orders
 from mpt_bayes.estimation.tally import Tally, combined
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign, OrderDesign, RandomOrders
-from mpt_bayes.models.base import ConditionalModel, HasExactCurve, HasOrderCurve, JointModel
+from mpt_bayes.models.base import (
+    ConditionalModel,
+    EstimatedConditionals,
+    HasExactCurve,
+    HasOrderCurve,
+    JointModel,
+)
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results import Estimate, ScoreCurve
 
@@ -143,7 +150,9 @@ def part_tallies(
     """The design on each part of the data, by the shortest exact way the model offers."""
     for part in observed_parts(model, x, missing):
         stream = Stream(seed).child("masks", *part.key)
-        if isinstance(design, Exhaustive) and isinstance(part.model, HasExactCurve):
+        if isinstance(part.model, EstimatedConditionals) and part.model.is_estimated:
+            yield part, tally_estimated(part.model, part.x, design, stream)
+        elif isinstance(design, Exhaustive) and isinstance(part.model, HasExactCurve):
             yield part, tally_closed_form(part.model, part.x)
         elif isinstance(design, Exhaustive) and isinstance(part.model, JointModel):
             yield part, tally_exhaustive(part.model, part.x, design)
@@ -166,6 +175,7 @@ def _estimate(tally: Tally, x: Tensor, design: MaskDesign, seed: int, estimand: 
         design=repr(design),
         data_digest=data_digest(x),
         per_row=tally.per_row.numpy(),
+        inner_standard_error=None if tally.inner_variance is None else math.sqrt(tally.inner_variance),
         note="a standard error needs at least two independent draws: raise the design's number" * math.isnan(error),
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +22,7 @@ class Tally:
             Welch-Satterthwaite degrees of freedom v² / quartic.
         partials, partial_variances, partial_quartics: (D,) Σ_{m≤P} S(m).
         per_row: (N,) the total row by row.
+        inner_variance: of the total, from a model that is itself made of draws; None where it is exact.
     """
 
     scores: Tensor
@@ -30,6 +33,7 @@ class Tally:
     partial_quartics: Tensor
     per_row: Tensor
     n_evaluations: int
+    inner_variance: float | None = None
 
     @classmethod
     def exact(cls, row_curves: Tensor, n_evaluations: int) -> Tally:
@@ -62,12 +66,18 @@ class Tally:
         )
 
     def __add__(self, other: Tally) -> Tally:
-        """The sum over independent groups of rows, which may have different numbers of observed coordinates."""
+        """The sum over independent groups of rows, which may have different numbers of observed coordinates.
+
+        Groups may share the draws of a model, so their inner errors add up in full: an upper bound.
+        """
         dim = max(len(self.scores), len(other.scores))
         a, b = self._padded(dim), other._padded(dim)
         sums = {name: getattr(a, name) + getattr(b, name) for name in _BY_SIZE}
         per_row = torch.cat([a.per_row, b.per_row])
-        return Tally(**sums, per_row=per_row, n_evaluations=a.n_evaluations + b.n_evaluations)
+        inner = None
+        if a.inner_variance is not None and b.inner_variance is not None:
+            inner = (math.sqrt(a.inner_variance) + math.sqrt(b.inner_variance)) ** 2
+        return Tally(**sums, per_row=per_row, n_evaluations=a.n_evaluations + b.n_evaluations, inner_variance=inner)
 
     def with_rows(self, rows: Tensor, n_rows: int) -> Tally:
         """Per-row values put back at their rows; rows not named contribute 0."""
@@ -78,12 +88,12 @@ class Tally:
     def _padded(self, dim: int) -> Tally:
         """As a curve over more sizes: no score there, and partial sums that stay where they are."""
         extra = dim - len(self.scores)
-        columns = {}
+        columns: dict[str, Any] = {}
         for name in _BY_SIZE:
             column: Tensor = getattr(self, name)
             tail = column[-1:].expand(extra) if name.startswith("partial") else column.new_zeros(extra)
             columns[name] = torch.cat([column, tail])
-        return Tally(**columns, per_row=self.per_row, n_evaluations=self.n_evaluations)
+        return replace(self, **columns)
 
 
 _BY_SIZE = (

@@ -2,6 +2,7 @@
 
 from mpt_bayes.models.base import (
     ConditionalModel,
+    EstimatedConditionals,
     HasExactCurve,
     HasOrderCurve,
     JointModel,
@@ -20,8 +21,11 @@ from mpt_bayes.models.exchangeable import BetaBernoulli, DirichletCategorical, N
 from mpt_bayes.models.factor_analysis import FactorAnalysis
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.models.gp import GaussianProcess
+from mpt_bayes.models.grids import Grid, prior_grid
 from mpt_bayes.models.hidden_markov import HiddenMarkov
+from mpt_bayes.models.importance import ImportanceBank
 from mpt_bayes.models.latent_bank import LatentBank
+from mpt_bayes.models.latent_quadrature import LatentQuadrature, QuadratureError
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.ppca import PPCA
 from mpt_bayes.models.table import JointTable
@@ -35,19 +39,25 @@ __all__ = [
     "DirichletCategorical",
     "EMSettings",
     "Emission",
+    "EstimatedConditionals",
     "FactorAnalysis",
     "Gaussian",
     "GaussianProcess",
+    "Grid",
     "HasExactCurve",
     "HasOrderCurve",
     "HiddenMarkov",
+    "ImportanceBank",
     "JointModel",
     "JointTable",
     "LatentBank",
+    "LatentQuadrature",
     "Mixture",
     "NormalEmission",
     "NormalInverseGamma",
     "PoissonEmission",
+    "QuadratureError",
     "Restrictable",
+    "prior_grid",
     "restrict",
 ]

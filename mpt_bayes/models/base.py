@@ -77,6 +77,31 @@ class HasExactCurve(Protocol):
 
 
 @runtime_checkable
+class EstimatedConditionals(Protocol):
+    """A model made of random draws, whose numbers have an error of their own beside that of the choice of masks."""
+
+    @property
+    def dim(self) -> int:
+        """D, the number of coordinates of one datum."""
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether this very model is made of draws."""
+
+    def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
+        """(N, K) derivative of Σ_p weight_p s(M_p) of each row in the log weight of each draw."""
+
+    def log_prob_influence(self, x: Tensor) -> Tensor:
+        """(N, K) the same derivative of log p(x_n)."""
+
+    def inner_variance(self, x: Tensor, influence: Tensor) -> float:
+        """The variance of the total over rows, from the influence of the draws."""
+
+    def warn_if_poor(self, x: Tensor) -> None:
+        """An MptBayesWarning that says what to do where the draws are too few to be trusted."""
+
+
+@runtime_checkable
 class Restrictable(Protocol):
     """A joint model whose marginal over some coordinates is a model of the same kind."""
 

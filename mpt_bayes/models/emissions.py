@@ -12,6 +12,7 @@ from torch.nn.functional import logsigmoid
 
 from mpt_bayes.checks import checked_data
 from mpt_bayes.errors import DataError, ModelError
+from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms, TableTerms
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -31,6 +32,10 @@ class Emission(ABC):
         Raises:
             DataError: values outside the support, with their row.
         """
+
+    @abstractmethod
+    def terms(self, x: Tensor) -> LatentTerms:
+        """The same numbers in the form that makes sums over subsets cheapest."""
 
     @abstractmethod
     def restrict(self, keep: Tensor) -> Self:
@@ -84,6 +89,10 @@ class NormalEmission(Emission):
         z = (self._checked(x)[:, None] - self.mean) / self.scale
         return -0.5 * (z.square() + LOG_2PI) - self.scale.log()
 
+    def terms(self, x: Tensor) -> LatentTerms:
+        """The (N, K, D) array."""
+        return DenseTerms(self.log_prob(x))
+
     def restrict(self, keep: Tensor) -> Self:
         """Coordinates `keep`."""
         return type(self)(self.mean[:, keep], self.scale[:, keep])
@@ -128,9 +137,16 @@ class BernoulliEmission(Emission):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """(N, K, D), chosen by value and never multiplied, so that impossible values give -∞ and not NaN."""
+        return torch.where(self._binary(x)[:, None] == 1, self.log_one, self.log_zero)
+
+    def terms(self, x: Tensor) -> LatentTerms:
+        """Two tables."""
+        return TableTerms((self.log_zero, self.log_one), self._binary(x).long())
+
+    def _binary(self, x: Tensor) -> Tensor:
         x = self._checked(x)
         _refuse((x != 0) & (x != 1), "a value other than 0 and 1", "binarise the data")
-        return torch.where(x[:, None] == 1, self.log_one, self.log_zero)
+        return x
 
     def restrict(self, keep: Tensor) -> Self:
         """Coordinates `keep`."""
@@ -172,6 +188,16 @@ class CategoricalEmission(Emission):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """(N, K, D), looked up."""
+        coordinate = torch.arange(self.dim, device=self.device)
+        return self.log_probabilities[:, coordinate, self._categories(x)].transpose(0, 1)
+
+    def terms(self, x: Tensor) -> LatentTerms:
+        """One table a category for small alphabets; for large ones the (N, K, D) array is cheaper."""
+        if self.log_probabilities.shape[2] > 8:
+            return DenseTerms(self.log_prob(x))
+        return TableTerms(self.log_probabilities.unbind(2), self._categories(x))
+
+    def _categories(self, x: Tensor) -> Tensor:
         x = self._checked(x)
         n_categories = self.log_probabilities.shape[2]
         _refuse(
@@ -179,7 +205,7 @@ class CategoricalEmission(Emission):
             f"a category outside 0..{n_categories - 1}",
             "code the categories as integers from 0",
         )
-        return self.log_probabilities[:, torch.arange(self.dim, device=self.device), x.long()].transpose(0, 1)
+        return x.long()
 
     def restrict(self, keep: Tensor) -> Self:
         """Coordinates `keep`."""
@@ -217,6 +243,10 @@ class PoissonEmission(Emission):
         x = self._checked(x)
         _refuse((x < 0) | (x != x.round()), "a value that is not a count", "pass non-negative integers")
         return torch.xlogy(x[:, None], self.rate) - self.rate - torch.lgamma(x + 1)[:, None]
+
+    def terms(self, x: Tensor) -> LatentTerms:
+        """The (N, K, D) array."""
+        return DenseTerms(self.log_prob(x))
 
     def restrict(self, keep: Tensor) -> Self:
         """Coordinates `keep`."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
 from mpt_bayes.models.base import JointModel
-from mpt_bayes.numerics.log_space import log_matmul, subset_sums
+from mpt_bayes.models.latent_terms import LatentTerms
 
 _WORKING_BYTES = 2**27
 
@@ -39,48 +39,48 @@ class LatentBank(JointModel):
         """Of the computation."""
 
     @abstractmethod
-    def latent_terms(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised log w, of shape (1, K) or (N, K), and ℓ (N, K, D), for (N, D) data."""
+    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
+        """Normalised log w, of shape (1, K) or (N, K), and the ℓ, for (N, D) data."""
 
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
         """(N, P, D) log p(x_j | x_visible), in blocks of rows that fit a memory budget."""
         checked_hidden(hidden, self.dim, self.device)
         parts = []
-        for log_weight, log_likelihood in self.blocks(x, len(hidden)):
-            log_posterior = state_log_posterior(log_weight, log_likelihood, ~hidden)
-            log_prob = log_matmul(log_posterior.transpose(1, 2), log_likelihood)
-            parts.append(torch.where(hidden, log_prob, 0))
+        for block in self.blocks(x, len(hidden)):
+            log_weight, terms = self.latent_terms(block)
+            parts.append(conditionals(log_weight, terms, hidden))
         return torch.cat(parts)
 
     def log_marginal_likelihood(self, x: Tensor) -> Tensor:
         """(N,) log p(x_n) of the bank."""
-        parts = [(log_weight + terms.sum(2)).logsumexp(1) for log_weight, terms in self.blocks(x, 1)]
-        return torch.cat(parts)
+        return self.marginal_log_prob(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]
 
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log p(x_visible) of the bank."""
         checked_subsets(visible, self.dim, "visible", self.device)
-        parts = [
-            (log_weight[..., None] + subset_sums(terms, visible)).logsumexp(1)
-            for log_weight, terms in self.blocks(x, len(visible))
-        ]
+        parts = []
+        for block in self.blocks(x, len(visible)):
+            log_weight, terms = self.latent_terms(block)
+            parts.append((log_weight[:, None] + terms.subset_sums(visible)).logsumexp(2))
         return torch.cat(parts)
 
     def state_probabilities(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P, K) p(z_k | x_visible), the responsibilities of the states."""
         checked_subsets(visible, self.dim, "visible", self.device)
-        parts = [state_log_posterior(w, terms, visible).exp() for w, terms in self.blocks(x, len(visible))]
-        return torch.cat(parts).transpose(1, 2)
+        terms = [self.latent_terms(block) for block in self.blocks(x, len(visible))]
+        return torch.cat([(w[:, None] + t.subset_sums(visible)).softmax(2) for w, t in terms])
 
-    def blocks(self, x: Tensor, n_subsets: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The latent terms of consecutive rows, few enough rows that the working arrays fit the budget."""
+    def blocks(self, x: Tensor, n_subsets: int) -> Iterator[Tensor]:
+        """Checked data in consecutive rows, few enough that the working arrays fit the budget."""
         x = checked_data(x, self.dim, dtype=self.dtype, device=self.device)
         numbers = self.n_states * (2 * self.dim + 3 * n_subsets) + 4 * n_subsets * self.dim
-        rows = max(1, _WORKING_BYTES // (8 * numbers))
-        for start in range(0, len(x), rows):
-            yield self.latent_terms(x[start : start + rows])
+        yield from x.split(max(1, _WORKING_BYTES // (8 * numbers)))
 
 
-def state_log_posterior(log_weight: Tensor, log_likelihood: Tensor, visible: Tensor) -> Tensor:
-    """(N, K, P) log p(z_k | x_visible); NaN where the visible part has probability zero, since nothing follows then."""
-    return (log_weight[..., None] + subset_sums(log_likelihood, visible)).log_softmax(1)
+def conditionals(log_weight: Tensor, terms: LatentTerms, hidden: Tensor) -> Tensor:
+    """(N, P, D) log p(x_j | x_visible) where hidden, 0 where visible.
+
+    NaN where the visible part has probability zero, since nothing follows from it.
+    """
+    log_state = (log_weight[:, None] + terms.subset_sums(~hidden)).log_softmax(2)
+    return torch.where(hidden, terms.predictions(log_state), 0)

@@ -17,6 +17,7 @@ from mpt_bayes.models.emissions import (
     PoissonEmission,
 )
 from mpt_bayes.models.latent_bank import LatentBank
+from mpt_bayes.models.latent_terms import LatentTerms
 from mpt_bayes.numerics.random import Stream, seed_from
 
 if TYPE_CHECKING:
@@ -168,9 +169,9 @@ class Mixture(LatentBank):
         """(K,) the mixing proportions."""
         return self.log_weight.exp()
 
-    def latent_terms(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
         """The mixing proportions and the component densities."""
-        return self.log_weight[None], self.emission.log_prob(x)
+        return self.log_weight[None], self.emission.terms(x)
 
     def restrict(self, keep: Tensor) -> Self:
         """The mixture of coordinates `keep`."""

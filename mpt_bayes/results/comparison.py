@@ -24,11 +24,14 @@ class Comparison:
         log_marginal_likelihood: exact, total over the rows.
         log_marginal_likelihood_per_row: (N,).
         curve: the score curve; its `total` is the cumulative score.
+        log_marginal_likelihood_inner_standard_error: of a model made of draws, whose log marginal likelihood is an
+            estimate; None where it is exact. Both sides come from the same draws, so it is no error of `difference`.
     """
 
     log_marginal_likelihood: float
     log_marginal_likelihood_per_row: NDArray[np.float64] = field(repr=False)
     curve: ScoreCurve
+    log_marginal_likelihood_inner_standard_error: float | None = None
 
     @property
     def cumulative_score(self) -> Estimate:
@@ -55,11 +58,13 @@ class Comparison:
             "log_marginal_likelihood": {
                 "total": self.log_marginal_likelihood,
                 "per_datum": self.log_marginal_likelihood / n,
+                "inner_standard_error": self.log_marginal_likelihood_inner_standard_error,
             },
             "cumulative_score": {
                 "total": self.cumulative_score.value,
                 "per_datum": self.cumulative_score.value / n,
                 "standard_error": self.cumulative_score.standard_error,
+                "inner_standard_error": self.cumulative_score.inner_standard_error,
                 "z": self.z,
             },
             "curve": self.curve.to_dict()["curve"],

@@ -100,7 +100,8 @@ class ScoreCurve:
             degrees_of_freedom=free,
             estimand=estimand,
             per_row=None,
-            note=self.total.note or "per-row values are kept for the total only",
+            inner_standard_error=None,
+            note=self.total.note or "per-row values and inner standard errors are kept for the total only",
         )
 
     def to_dict(self) -> dict[str, Any]:

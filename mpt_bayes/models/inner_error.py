@@ -1,0 +1,65 @@
+"""The error of scores whose model is itself a sample: influence of the draws, and how many of them count."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.checks import checked_hidden
+from mpt_bayes.errors import MptBayesWarning
+from mpt_bayes.models.latent_bank import LatentBank, conditionals
+
+MINIMUM_EFFECTIVE_SAMPLES = 20
+
+
+def score_influence(bank: LatentBank, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
+    """(N, K) ∂/∂log w_k of Σ_p weight_p s(M_p), row by row: the infinitesimal jackknife (Jaeckel 1972).
+
+    For log p(x) itself it is p(z_k | x) - w_k. Summed over draws it is zero; its squares summed over independent draws
+    are the delta-method variance of the score.
+    """
+    checked_hidden(hidden, bank.dim, bank.device)
+    parts = []
+    for block in bank.blocks(x, len(hidden)):
+        with torch.no_grad():
+            log_weight, terms = bank.latent_terms(block)
+        with torch.enable_grad():
+            tilted = log_weight.expand(len(block), -1).clone().requires_grad_()
+            log_prob = conditionals(tilted.log_softmax(1), terms, hidden)
+            total = (log_prob.sum(2) / hidden.sum(1)) @ weight.to(log_prob)
+            parts.append(torch.autograd.grad(total.sum(), tilted)[0])
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def log_prob_influence(bank: LatentBank, x: Tensor) -> Tensor:
+    """(N, K) p(z_k | x_n) - w_k, the derivative of log p(x_n) in the log weight of each draw."""
+    posterior, prior = bank.state_probabilities(x, _ends(bank)).unbind(1)
+    return posterior - prior
+
+
+@torch.no_grad()
+def effective_sample_size(bank: LatentBank, x: Tensor, visible: Tensor) -> Tensor:
+    """(N, P) 1 / Σ_k p(z_k | x_visible)²: how many equally weighted draws these are worth (Kong 1992)."""
+    return 1 / bank.state_probabilities(x, visible).square().sum(2)
+
+
+def warn_if_poor(bank: LatentBank, x: Tensor, remedy: str) -> None:
+    """A warning, with the remedy, where the effective sample size of a row is below 20 with all or nothing visible."""
+    size = effective_sample_size(bank, x, _ends(bank)).amin(1)
+    poor = int((size < MINIMUM_EFFECTIVE_SAMPLES).sum())
+    if poor:
+        warnings.warn(
+            f"effective sample size {float(size.min()):.1f} of {bank.n_states} draws in row {int(size.argmin())} "
+            f"({poor} of {len(size)} rows below {MINIMUM_EFFECTIVE_SAMPLES}): their scores and inner standard errors "
+            f"are unreliable; {remedy}",
+            MptBayesWarning,
+            stacklevel=4,
+        )
+
+
+def _ends(bank: LatentBank) -> Tensor:
+    """(2, D) subsets: everything, nothing."""
+    return torch.tensor([[True], [False]], device=bank.device).expand(2, bank.dim)

@@ -56,7 +56,7 @@ def test_two_latents_equal_scipy_quadrature(rng):
 def test_normal_decoder_equals_ppca(rng):
     layer = linear(rng, 4, 2)
     model = mb.models.LatentQuadrature.normal(layer, 0.7, 2, half_width=8.0)
-    exact = mb.models.Gaussian(layer.bias, layer.weight @ layer.weight.T + 0.49 * torch.eye(4))
+    exact = mb.models.Gaussian(layer.bias, layer.weight @ layer.weight.T + 0.49 * torch.eye(4, dtype=torch.float64))
     x, hidden = torch.from_numpy(rng.normal(size=(5, 4))), all_subsets(4)[1:]
     torch.testing.assert_close(model.masked_log_prob(x, hidden), exact.masked_log_prob(x, hidden), atol=1e-8, rtol=0)
 

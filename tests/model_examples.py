@@ -62,6 +62,11 @@ def process(n=5, noise=None, seed=0):
     return MeanGP(inputs, targets, likelihood)
 
 
+def binary_decoder(z):
+    """Two latents behind five binary coordinates."""
+    return models.BernoulliEmission.from_logits(z @ normals(29, 2, 5) + normals(30, 5))
+
+
 EXAMPLES = {
     _Marginal: lambda: (_Marginal(table(1, 3, 2, 3, 2, 2), torch.tensor([3, 0, 2, 4])), letters(2, 3, 4, 2)),
     models.BetaBernoulli: lambda: (models.BetaBernoulli(0.7, 1.9, 5), letters(3, 3, 5, 2)),
@@ -78,6 +83,14 @@ EXAMPLES = {
     models.HiddenMarkov: lambda: (
         models.HiddenMarkov(simplex(13, 3), simplex(14, 3, 3), simplex(15, 3, 4), length=5),
         letters(16, 3, 5, 4),
+    ),
+    models.ImportanceBank: lambda: (
+        models.ImportanceBank(binary_decoder, None, 2, n_samples=200),
+        letters(27, 3, 5, 2),
+    ),
+    models.LatentQuadrature: lambda: (
+        models.LatentQuadrature(binary_decoder, 2, n_nodes=24, half_width=5.0),
+        letters(28, 3, 5, 2),
     ),
     models.JointTable: lambda: (table(17, 2, 3, 2, 3, 2), letters(18, 3, 5, 2)),
     models.Mixture: lambda: (

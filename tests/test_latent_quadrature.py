@@ -208,3 +208,11 @@ def test_missing_entries_keep_the_inner_error(rng):
     error = result.log_marginal_likelihood_inner_standard_error
     assert abs(result.log_marginal_likelihood - float(truth)) < 5 * error
     assert result.cumulative_score.inner_standard_error > 0
+
+
+@pytest.mark.parametrize("with_encoder", [False, True])
+def test_verify_passes_on_importance_banks(rng, with_encoder):
+    layer, _, encoder = exact_and_encoder(rng)
+    x = torch.from_numpy(rng.integers(0, 2, (5, 6))).double()
+    report = mb.verify(bank_of(layer, encoder if with_encoder else None), x)
+    assert report.passed

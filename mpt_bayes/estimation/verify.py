@@ -16,7 +16,7 @@ from mpt_bayes.estimation.missing import Missing, observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import Exhaustive, RandomOrders
 from mpt_bayes.masks.subsets import uniform_masks
-from mpt_bayes.models.base import ConditionalModel, JointModel, restrict
+from mpt_bayes.models.base import ConditionalModel, EstimatedConditionals, JointModel, restrict
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results import Check, Verification
 from mpt_bayes.results.verification import Verdict
@@ -203,6 +203,8 @@ def _hidden_values(trial: _Trial) -> Check:
     """For each mask one hidden coordinate keeps its value; the other hidden ones take those of another row."""
     if len(trial.x) < 2:
         return _not_applicable("hidden values", "needs two rows: one lends the other its hidden values")
+    if isinstance(trial.model, EstimatedConditionals) and trial.model.is_estimated:
+        return _not_applicable("hidden values", "the model's draws may follow the whole row: see inner_standard_error")
     kept = torch.zeros_like(trial.hidden)
     kept[torch.arange(len(kept)), trial.hidden.to(torch.int8).argmax(1)] = True
     expected, found = trial.log_probs(), []

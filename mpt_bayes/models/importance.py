@@ -1,7 +1,8 @@
-"""Importance banks: latents of any dimension, drawn row by row from an encoder, with their own error."""
+"""Importance banks: latents of any dimension from random draws, with the error of the draws."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Callable
@@ -24,21 +25,25 @@ Encoder = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @final
 class ImportanceBank(LatentBank):
-    """p(x) = ∫ N(z; 0, I) Π_j p(x_j | z) dz from importance draws: a bank of its own for every row.
+    """p(x) = ∫ N(z; 0, I) Π_j p(x_j | z) dz from K draws of z.
 
-    A fraction `defensive` of the draws comes from the prior and the rest from the encoder's q(z | x); with the mixture
-    q̄ of the two, w_k ∝ p(z_k) / q̄(z_k), at most 1 / defensive (Owen and Zhou 2000), so that no mask has draws of
-    unbounded weight: with everything hidden the prior is what counts, with everything visible the encoder. Draws are a
-    function of `seed` and the values of the row. All numbers of this model are estimates; estimators report their
-    `inner_standard_error`, and warn where the effective sample size is below 20.
+    Without an encoder the draws come from the prior and one bank serves all rows: a coherent joint model of its own.
+    With one, each row has a bank: a fraction `defensive` of the draws comes from the prior and the rest from q(z | x);
+    with the mixture q̄ of the two, w_k ∝ p(z_k) / q̄(z_k), at most 1 / defensive (Owen and Zhou 2000), so that no mask
+    meets draws of unbounded weight: with everything hidden the prior is what counts, with everything visible the
+    encoder. Its draws are a function of `seed` and the values of the row, hidden ones too. All numbers of this model
+    are estimates; estimators report their `inner_standard_error`, and warn where few draws count.
 
     Args:
         decoder: from (K, L) latent values to an `Emission` of K states over D coordinates.
-        encoder: from (N, D) rows to (mean, standard deviation), (N, L) each; None draws from the prior alone.
+        encoder: from (N, D) rows to (mean, standard deviation), (N, L) each; None draws from the prior.
         latent_dim: L.
-        n_samples: K, draws a row.
+        n_samples: K.
         seed: of the draws.
-        defensive: fraction of draws from the prior, in (0, 1].
+        defensive: fraction of draws from the prior, in (0, 1).
+
+    Raises:
+        ArgumentError: fewer than 4 draws, or a fraction outside (0, 1).
 
     Example:
         >>> from mpt_bayes.models import BernoulliEmission
@@ -60,20 +65,20 @@ class ImportanceBank(LatentBank):
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
-        if not 0 < defensive <= 1:
-            raise ArgumentError(f"defensive is {defensive}: expected a fraction in (0, 1]")
+        if not 0 < defensive < 1:
+            raise ArgumentError(f"defensive is {defensive}: expected a fraction in (0, 1)")
         self.decoder, self.encoder, self.latent_dim, self.seed = decoder, encoder, latent_dim, seed
         self.n_samples = checked_count(n_samples, "n_samples", 4)
-        self.defensive = 1.0 if encoder is None else defensive
         self.n_prior = n_samples if encoder is None else min(n_samples - 2, max(2, round(defensive * n_samples)))
         self._dtype, self._device = dtype, torch.device(device)
         with torch.no_grad():
-            self._dim = decoder(torch.zeros(1, latent_dim, dtype=dtype, device=device)).dim
+            self._whole_dim = decoder(torch.zeros(1, latent_dim, dtype=dtype, device=device)).dim
+        self._keep = torch.arange(self._whole_dim, device=device)
 
     @property
     def dim(self) -> int:
         """D, the number of coordinates."""
-        return self._dim
+        return len(self._keep)
 
     @property
     def device(self) -> torch.device:
@@ -87,51 +92,38 @@ class ImportanceBank(LatentBank):
 
     @property
     def n_states(self) -> int:
-        """K, the draws a row."""
+        """K, the draws."""
         return self.n_samples
-
-    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
-        """(N, K) self-normalised log weights of each row's draws, and ℓ at them."""
-        noise = torch.stack([self._noise(row) for row in x])
-        draws = noise
-        log_prior = _log_normal(draws, torch.zeros_like(draws[:, :1]), torch.ones_like(draws[:, :1]))
-        log_weight = torch.zeros_like(log_prior)
-        if self.encoder is not None:
-            mean, scale = (part[:, None] for part in self.encoder(x))
-            draws = torch.cat([noise[:, : self.n_prior], mean + scale * noise[:, self.n_prior :]], 1)
-            log_prior = _log_normal(draws, torch.zeros_like(mean), torch.ones_like(scale))
-            share = self.n_prior / self.n_samples
-            log_weight = log_prior - torch.logaddexp(
-                log_prior + math.log(share), _log_normal(draws, mean, scale) + math.log(1 - share)
-            )
-        values = [self.decoder(z).log_prob(row[None])[0] for z, row in zip(draws, x, strict=True)]
-        return log_weight.log_softmax(1), DenseTerms(torch.stack(values))
-
-    def restrict(self, keep: Tensor) -> Self:
-        """The same latents seen through coordinates `keep`; the encoder gets zeros for the rest (any guide serves)."""
-        encoder = self.encoder
-
-        def partial_encoder(x: Tensor) -> tuple[Tensor, Tensor]:
-            assert encoder is not None
-            whole = x.new_zeros(len(x), self.dim)
-            whole[:, keep] = x
-            return encoder(whole)
-
-        return type(self)(
-            lambda z: self.decoder(z).restrict(keep),
-            None if encoder is None else partial_encoder,
-            self.latent_dim,
-            n_samples=self.n_samples,
-            seed=self.seed,
-            defensive=self.defensive,
-            dtype=self.dtype,
-            device=self.device,
-        )
 
     @property
     def is_estimated(self) -> bool:
         """Always: the bank is made of draws."""
         return True
+
+    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
+        """Self-normalised log weights of the draws, (1, K) without an encoder and (N, K) with one, and ℓ at them."""
+        if self.encoder is None:
+            draws = self._noise("prior")
+            even = draws.new_full((1, len(draws)), -math.log(len(draws)))
+            return even, self.decoder(draws).restrict(self._keep).terms(x)
+        whole = x.new_zeros(len(x), self._whole_dim)  # an encoder gets zeros for what is missing: any guide serves
+        whole[:, self._keep] = x
+        mean, scale = (part[:, None] for part in self.encoder(whole))
+        noise = torch.stack([self._noise(_digest(row)) for row in whole])
+        draws = torch.cat([noise[:, : self.n_prior], mean + scale * noise[:, self.n_prior :]], 1)
+        log_prior = _log_normal(draws, torch.zeros_like(mean), torch.ones_like(scale))
+        share = self.n_prior / self.n_samples
+        log_proposal = torch.logaddexp(
+            log_prior + math.log(share), _log_normal(draws, mean, scale) + math.log(1 - share)
+        )
+        values = [self.decoder(z).restrict(self._keep).log_prob(row[None])[0] for z, row in zip(draws, x, strict=True)]
+        return (log_prior - log_proposal).log_softmax(1), DenseTerms(torch.stack(values))
+
+    def restrict(self, keep: Tensor) -> Self:
+        """The same latents seen through coordinates `keep`."""
+        model = copy.copy(self)
+        model._keep = self._keep[keep]
+        return model
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
         """(N, K) how much each draw moves Σ_p weight_p s(M_p): the derivative in its log weight."""
@@ -144,28 +136,29 @@ class ImportanceBank(LatentBank):
     def inner_variance(self, x: Tensor, influence: Tensor) -> float:
         """Variance of a total over rows from its (N, K) influence; draws from prior and encoder are two strata.
 
-        Rows with the same values share their draws, so their influence is added before it is squared.
+        Rows that share their draws (all without an encoder, equal rows with one) have their influence added first.
         """
         x = checked_data(x, self.dim, dtype=self.dtype, device=self.device)
-        _, group = x.unique(dim=0, return_inverse=True)
+        group = torch.zeros(len(x), dtype=torch.int64, device=self.device)
+        if self.encoder is not None:
+            group = x.unique(dim=0, return_inverse=True)[1]
         together = influence.new_zeros(int(group.max()) + 1, influence.shape[1]).index_add_(0, group, influence)
-        total = 0.0
-        for stratum in together.split([self.n_prior, self.n_samples - self.n_prior], 1):
-            count = stratum.shape[1]
-            if count:
-                total += float(stratum.var(1, correction=0).sum()) * count**2 / (count - 1)
-        return total
+        strata = together.split([self.n_prior, self.n_samples - self.n_prior], 1)
+        return sum(s.shape[1] * float(s.var(1).sum()) for s in strata if s.shape[1])
 
     def warn_if_poor(self, x: Tensor) -> None:
-        """A warning where the draws are few for a row with all, or nothing, visible."""
+        """A warning where few draws count for a row with all, or nothing, visible."""
         warn_if_poor(self, x, "raise n_samples, or give an encoder closer to the posterior")
 
-    def _noise(self, row: Tensor) -> Tensor:
-        """(K, L) standard normals that depend on the seed and the values of the row alone."""
-        key = hashlib.blake2b(row.detach().cpu().numpy().tobytes(), digest_size=16).hexdigest()
+    def _noise(self, key: str) -> Tensor:
+        """(K, L) standard normals, a function of the seed and the key."""
         generator = Stream(self.seed).child("importance", key).generator()
         noise = torch.randn(self.n_samples, self.latent_dim, dtype=torch.float64, generator=generator)
         return noise.to(self.device, self.dtype)
+
+
+def _digest(row: Tensor) -> str:
+    return hashlib.blake2b(row.detach().cpu().numpy().tobytes(), digest_size=16).hexdigest()
 
 
 def _log_normal(z: Tensor, mean: Tensor, scale: Tensor) -> Tensor:

@@ -1,0 +1,180 @@
+"""What a pre-training run is: one frozen record, with nothing unknown and nothing left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from mpt_bayes.errors import ArgumentError
+
+CorpusKind = Literal["docstrings", "fasta", "hmm", "pydoc", "table", "text"]
+Weighting = Literal["mask", "token"]
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Where the sequences come from.
+
+    Attributes:
+        kind: "text" (lines of `path`), "pydoc" (the help topics that ship with Python), "docstrings" (of Python's own
+            library), "fasta" (of `path`), "hmm" and "table" (languages with a known evidence, drawn for ever).
+        length: tokens of a block, special tokens not counted.
+        held_out: blocks kept for evaluation, never trained on.
+        vocabulary: size of the tokenizer trained on text.
+        states, letters, seed: of the synthetic language.
+    """
+
+    kind: CorpusKind
+    path: str = ""
+    length: int = 32
+    held_out: int = 128
+    vocabulary: int = 4000
+    states: int = 6
+    letters: int = 12
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Architecture and sizes, as `mpt_bayes.lm.architectures.build` takes them."""
+
+    architecture: str = "bert"
+    layers: int = 2
+    decoder_layers: int = 1
+    width: int = 64
+    heads: int = 4
+    dropout: float = 0.0
+    initializer_range: float = 0.02
+
+
+@dataclass(frozen=True)
+class MaskConfig:
+    """Which tokens are hidden in training, and how a mask weighs.
+
+    Attributes:
+        law: "uniform" (every size equally likely: unbiased for Σ_m S(m)), "fixed" (one of `rates`), "rates" (one of
+            several at random), "linear" and "cosine" (from the first to the last of `rates` over training), "spans"
+            and "words" (whole spans or words, at the rate of `rates`).
+        rates: one or more mask rates in (0, 1].
+        span: mean length of a span.
+        random, keep: shares of hidden tokens replaced by a random token, or left as they are (BERT: 0.1 and 0.1).
+        drop: share of visible tokens dropped from attention in training (DropToken).
+        weighting: "mask" (each mask's mean counts the same: D times it is unbiased for Σ_m S(m) under the uniform
+            law), or "token" (each hidden token counts the same, as BERT's training does).
+    """
+
+    law: str = "uniform"
+    rates: tuple[float, ...] = ()
+    span: float = 3.0
+    random: float = 0.0
+    keep: float = 0.0
+    drop: float = 0.0
+    weighting: Weighting = "mask"
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The optimiser's part, handed to the Hugging Face Trainer.
+
+    Attributes:
+        steps: optimiser steps.
+        batch: sequences a step on each device.
+        warmup: steps to the full learning rate; it then falls linearly to 0 over the last `decay` of the steps.
+        precision: "float32", "bfloat16" or "float16" (mixed precision).
+        device: "cpu", or "auto" for every accelerator there is.
+        save_every: steps between checkpoints.
+    """
+
+    steps: int = 1000
+    batch: int = 64
+    learning_rate: float = 1e-3
+    warmup: int = 100
+    decay: float = 0.3
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    device: Literal["cpu", "auto"] = "cpu"
+    save_every: int = 500
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Held-out evaluation during training: `rows` sequences, one mask of every size for each.
+
+    Attributes:
+        every: steps between evaluations; the first and the last step are always evaluated.
+    """
+
+    every: int = 250
+    rows: int = 128
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """A whole run.
+
+    Example:
+        >>> config = PretrainConfig.from_dict({"corpus": {"kind": "hmm"}, "masks": {"law": "fixed", "rates": [0.15]}})
+        >>> config.masks.rates, config.model.architecture
+        ((0.15,), 'bert')
+    """
+
+    corpus: CorpusConfig
+    model: ModelConfig = field(default_factory=ModelConfig)
+    masks: MaskConfig = field(default_factory=MaskConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    seed: int = 0
+
+    @classmethod
+    def from_dict(cls, table: dict[str, Any]) -> Self:
+        """From nested tables, as TOML has them.
+
+        Raises:
+            ArgumentError: a field that is unknown, missing or of the wrong type, by its dotted name.
+        """
+        return typing.cast(Self, _read(cls, table, ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested tables, every default written out."""
+        return dataclasses.asdict(self)
+
+
+def _read(kind: Any, table: Any, where: str) -> Any:
+    """A frozen record of class `kind` from a table; errors name the field by its dotted path."""
+    if not isinstance(table, dict):
+        raise ArgumentError(f"{where} is {table!r}: expected a table")
+    hints = typing.get_type_hints(kind)
+    unknown = sorted(set(table) - set(hints))
+    if unknown:
+        raise ArgumentError(f"{where}{unknown[0]} is not a field: expected one of {', '.join(sorted(hints))}")
+    missing = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.name not in table and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ArgumentError(f"{where}{missing[0]} is missing")
+    return kind(**{name: _value(hints[name], value, f"{where}{name}") for name, value in table.items()})
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _read(hint, value, f"{where}.")
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        allowed = typing.get_args(hint)
+        if value not in allowed:
+            raise ArgumentError(f"{where} is {value!r}: expected one of {', '.join(map(str, allowed))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ArgumentError(f"{where} is {value!r}: expected a list")
+        return tuple(_value(typing.get_args(hint)[0], entry, where) for entry in value)
+    wanted: type | types.UnionType = int | float if hint is float else hint
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise ArgumentError(f"{where} is {value!r}: expected {'a number' if hint is float else hint.__name__}")
+    return hint(value)

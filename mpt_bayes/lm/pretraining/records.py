@@ -1,0 +1,143 @@
+"""The folder a run leaves: configuration, versions, metrics, checkpoints, the trained model."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.lm.pretraining.config import PretrainConfig
+
+COMPLETE = "complete"
+"""Written into a checkpoint folder after everything else: a folder without it was being written when the run died."""
+
+
+class RunFolder:
+    """Paths and records of one run.
+
+    Attributes:
+        path: the folder. It holds `config.json`, `versions.json`, `metrics.jsonl` (a line a step or evaluation),
+            `steps.parquet`, `evaluations.parquet`, `held_out.npy` (N, D),
+            `result.json`, `model/` (safetensors, tokenizer) and `figures/`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def model(self) -> Path:
+        """Where the trained model is saved."""
+        return self.path / "model"
+
+    @property
+    def figures(self) -> Path:
+        """Where figures go."""
+        return self.path / "figures"
+
+    def start(self, config: PretrainConfig, *, resume: bool) -> int:
+        """Prepare the folder; the step to resume from, 0 for a new run.
+
+        Raises:
+            ArgumentError: a new run in a folder that holds one, or a resumed run with another configuration.
+        """
+        written = self.path / "config.json"
+        content = json.dumps(config.to_dict(), indent=2) + "\n"
+        if written.exists():
+            if not resume:
+                raise ArgumentError(f"{self.path} holds a run already: pass resume, or choose another folder")
+            if written.read_text() != content:
+                raise ArgumentError(f"{self.path} holds a run of another configuration: resume with {written}")
+        self.path.mkdir(parents=True, exist_ok=True)
+        written.write_text(content)
+        self._write("versions.json", _versions())
+        step = max(self._complete_steps(), default=0)
+        rows = [row for row in self.rows() if row["step"] <= step and step > 0]
+        self._metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return step
+
+    def checkpoint(self, step: int) -> Path:
+        """The Trainer's own folder of that step."""
+        return self.path / f"checkpoint-{step}"
+
+    def mark_complete(self, step: int) -> None:
+        """All of the checkpoint has been written."""
+        (self.checkpoint(step) / COMPLETE).touch()
+
+    def add(self, row: dict[str, Any]) -> None:
+        """One line of metrics, on disk at once."""
+        with self._metrics.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def rows(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The lines of metrics, of one kind or all; a last line cut short by a kill is left out."""
+        if not self._metrics.exists():
+            return []
+        text = self._metrics.read_text()
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        rows = [json.loads(line) for line in lines]
+        return [row for row in rows if kind in (None, row["kind"])]
+
+    def finish(self, result: dict[str, Any], scores: NDArray[np.float64]) -> None:
+        """Metrics as tables, the held-out scores row by row, and last of all the result."""
+        import pandas as pd
+
+        np.save(self.path / "held_out.npy", scores)
+        for kind in ("step", "evaluation"):
+            pd.DataFrame(self.rows(kind)).drop(columns="kind").to_parquet(self.path / f"{kind}s.parquet")
+        self._write("result.json", result)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run went to its end."""
+        return (self.path / "result.json").exists()
+
+    def result(self) -> dict[str, Any]:
+        """The result of a finished run.
+
+        Raises:
+            ArgumentError: no finished run there.
+        """
+        return self._read("result.json")
+
+    def config(self) -> PretrainConfig:
+        """The configuration of the run.
+
+        Raises:
+            ArgumentError: no run there.
+        """
+        return PretrainConfig.from_dict(self._read("config.json"))
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def _complete_steps(self) -> list[int]:
+        found = self.path.glob(f"checkpoint-*/{COMPLETE}")
+        return [int(marker.parent.name.removeprefix("checkpoint-")) for marker in found]
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        (self.path / name).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            content: dict[str, Any] = json.loads((self.path / name).read_text())
+        except OSError as error:
+            raise ArgumentError(f"{self.path / name} cannot be read: is there a finished run?") from error
+        return content
+
+
+def _versions() -> dict[str, str]:
+    import mpt_bayes
+
+    packages = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy")
+    return {
+        "mpt_bayes": mpt_bayes.__version__,
+        "python": platform.python_version(),
+        **{package: version(package) for package in packages},
+    }

@@ -1,0 +1,119 @@
+"""Pre-training from a configuration, and a finished run read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.lm.adapter import MaskedLM
+from mpt_bayes.lm.loading import load, masked_diffusion
+from mpt_bayes.lm.pretraining.config import PretrainConfig
+from mpt_bayes.lm.pretraining.corpora import Corpus, load_corpus
+from mpt_bayes.lm.pretraining.evaluation import Evaluator
+from mpt_bayes.lm.pretraining.examples import TrainingExamples
+from mpt_bayes.lm.pretraining.records import RunFolder
+from mpt_bayes.numerics.random import Stream
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True)
+class PretrainedRun:
+    """A finished run.
+
+    Attributes:
+        folder: what it left on disk.
+        model: the trained model, ready to be scored.
+        result: the last evaluation and the costs, as in `result.json`.
+    """
+
+    folder: RunFolder
+    model: MaskedLM
+    result: dict[str, Any]
+
+
+def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False) -> PretrainedRun:
+    """Train a masked language model from scratch, and record how its held-out score climbs.
+
+    On the CPU in float32 a run is a function of its configuration: killed at any moment and resumed, it goes through
+    the same losses bit for bit. On accelerators the Trainer's usual mixed precision and data parallelism apply.
+
+    Args:
+        config: everything about the run.
+        folder: where it is recorded; it must not hold another run.
+        resume: go on from the last complete checkpoint there (from the start if there is none).
+
+    Raises:
+        ArgumentError: a folder that holds a run and no `resume`, another configuration, corruption or an architecture
+            that do not go together.
+        DataError: a corpus that is not there or too small.
+    """
+    if config.model.architecture != "bert" and (config.masks.random or config.masks.keep):
+        raise ArgumentError(
+            f"masks.random and masks.keep are for BERT: {config.model.architecture} removes hidden tokens from the "
+            "encoder, set both to 0"
+        )
+    from mpt_bayes.lm.pretraining.trainer import train
+
+    run = RunFolder(Path(folder))
+    if resume and run.finished:
+        return load_run(folder)
+    corpus = load_corpus(config.corpus, seed=config.seed)
+    count = config.training.steps * config.training.batch * _devices(config)
+    examples = TrainingExamples(corpus, config.masks, count=count, seed=config.seed)
+    evaluator = Evaluator(corpus, config)
+    start = run.start(config, resume=resume)
+    module: Any = new_model(config, corpus)
+    model = masked_diffusion(module, mask_token_id=corpus.mask_token_id, tokenizer=corpus.tokenizer)
+    train(config, model, examples, evaluator, run, start)
+    result = {
+        **{name: value for name, value in run.rows("evaluation")[-1].items() if name != "kind"},
+        "parameters": int(module.num_parameters()),
+        "mask_token_id": corpus.mask_token_id,
+        "held_out_digest": evaluator.held_out.digest,
+    }
+    run.finish(result, evaluator.held_out.score(model).scores)
+    return PretrainedRun(run, model, result)
+
+
+def new_model(config: PretrainConfig, corpus: Corpus) -> PreTrainedModel:
+    """The untrained model of a run: a function of its configuration."""
+    from mpt_bayes.lm.architectures import build
+
+    sizes = {name: value for name, value in config.to_dict()["model"].items() if name != "architecture"}
+    return build(
+        config.model.architecture,  # type: ignore[arg-type]
+        vocab_size=corpus.vocabulary,
+        mask_token_id=corpus.mask_token_id,
+        max_length=corpus.length,
+        pad_token_id=None if corpus.tokenizer is None else corpus.tokenizer.pad_token_id,
+        generator=Stream(config.seed).child("weights").generator(),
+        **sizes,
+    )
+
+
+def load_run(folder: str | Path) -> PretrainedRun:
+    """A finished run from its folder.
+
+    Raises:
+        ArgumentError: no finished run there.
+    """
+    run = RunFolder(Path(folder))
+    result = run.result()
+    if (run.model / "tokenizer.json").exists():
+        return PretrainedRun(run, load(run.model), result)
+    from transformers import AutoModelForMaskedLM
+
+    import mpt_bayes.lm.architectures  # noqa: F401 - tells the Auto classes of this library's own model types
+
+    module = AutoModelForMaskedLM.from_pretrained(run.model).eval()
+    return PretrainedRun(run, masked_diffusion(module, mask_token_id=result["mask_token_id"]), result)
+
+
+def _devices(config: PretrainConfig) -> int:
+    return 1 if config.training.device == "cpu" else max(1, torch.cuda.device_count())

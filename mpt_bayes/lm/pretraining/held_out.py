@@ -110,7 +110,7 @@ class HeldOut:
 
     def score(self, model: MaskedLM) -> HeldOutScores:
         """The network's own log-probabilities, one forward pass for each sequence and mask."""
-        works = [Work.all_hidden(text, masks) for text, masks in zip(self.texts, self.hidden, strict=True)]
+        works = [Work(text, masks, masks) for text, masks in zip(self.texts, self.hidden, strict=True)]
         budget = Budget.for_device(model.device)
         scores = np.empty((len(works), self.dim))
         for batch, values in Runner(model, budget).run(works, plan(works, budget, model.vocabulary_size)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +133,12 @@ class RunFolder:
 
 
 def _versions() -> dict[str, str]:
-    import mpt_bayes
+    packages = ("mpt_bayes", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy")
+    return {"python": platform.python_version(), **{package: _version(package) for package in packages}}
 
-    packages = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy")
-    return {
-        "mpt_bayes": mpt_bayes.__version__,
-        "python": platform.python_version(),
-        **{package: version(package) for package in packages},
-    }
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "used from a source tree, not installed"

@@ -63,8 +63,7 @@ def distinct_masks(size: int, dim: int, count: int, stream: Stream) -> Tensor:
     Where there are at least four times as many, repeats are drawn again, which leaves the law of the set uniform.
     """
     if comb(dim, size) < 4 * count:
-        places = torch.tensor(list(combinations(range(dim), size)))
-        hidden = torch.zeros(len(places), dim, dtype=torch.bool).scatter_(1, places, True)
+        hidden = masks_of_size(size, dim)
         return hidden[stream.permutations(1, len(hidden))[0, :count]]
     found: dict[tuple[bool, ...], None] = {}
     draw = 0
@@ -73,3 +72,14 @@ def distinct_masks(size: int, dim: int, count: int, stream: Stream) -> Tensor:
         found[tuple(mask.tolist())] = None
         draw += 1
     return torch.tensor(list(found))
+
+
+def masks_of_size(size: int, dim: int) -> Tensor:
+    """(C(D, size), D): all masks of one size.
+
+    Example:
+        >>> masks_of_size(2, 3).int().tolist()
+        [[1, 1, 0], [1, 0, 1], [0, 1, 1]]
+    """
+    places = torch.tensor(list(combinations(range(dim), size)))
+    return torch.zeros(len(places), dim, dtype=torch.bool).scatter_(1, places, True)

@@ -1,0 +1,214 @@
+"""The recommended estimator: cheap ends enumerated, a pilot, Neyman allocation, cross-fitted control variates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from math import comb
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import ArgumentError, BudgetError
+from mpt_bayes.estimation.allocation import SizeBins, neyman, sampled_range
+from mpt_bayes.estimation.budget import Budget
+from mpt_bayes.estimation.control import local_scale, prior_scale
+from mpt_bayes.estimation.rounds import Round, Scored, pooled
+from mpt_bayes.estimation.tally import Tally
+from mpt_bayes.masks.ends import masks_of_size
+from mpt_bayes.numerics.random import Stream
+
+PILOT_SHARE = 5
+"""The pilot takes one part in this many of a known budget."""
+SMALLEST_PILOT = 24
+MOST_EVALUATIONS = 1_000_000
+"""Where only a standard error or a time is asked for."""
+MARGIN = 1.05
+"""A round meant to reach a standard error takes this many times the masks predicted."""
+LARGEST_GROWTH = 4
+
+
+class AdaptiveScore:
+    """Σ_m S(m) of anything that scores masks, within a budget: ask for masks, tell their log-probabilities, repeat.
+
+    Sizes with few masks are taken completely. The rest is sampled in rounds; a round's number of masks in each bin of
+    sizes is fixed before it is drawn, from the rounds before (Neyman 1934), and every round is an unbiased estimate by
+    itself, so their mean, weighted by numbers of masks, is unbiased too. Scores are adjusted by control variates fitted
+    to earlier rounds and other folds. The standard error comes from the spread within bins.
+
+    Args:
+        dim: D.
+        budget: when to end.
+        stream: all masks derive from it.
+
+    Raises:
+        BudgetError: a budget of so few evaluations that there is no standard error.
+
+    Example:
+        >>> estimator = AdaptiveScore(6, Budget(n_evaluations=40), Stream(0))
+        >>> while (hidden := estimator.ask()) is not None:
+        ...     estimator.tell(-1.5 * hidden.double())
+        >>> round(float(estimator.tally().partials[-1]), 12), estimator.n_evaluations
+        (-9.0, 40)
+    """
+
+    def __init__(self, dim: int, budget: Budget, stream: Stream) -> None:
+        self.dim = dim
+        self.budget = budget
+        self._stream = stream
+        self._limit = min(budget.n_evaluations or MOST_EVALUATIONS, MOST_EVALUATIONS)
+        nominal = budget.n_evaluations or PILOT_SHARE * self._default_pilot()
+        self._lowest, self._highest = sampled_range(dim, nominal)
+        ends = [masks_of_size(m, dim) for m in range(1, dim + 1) if not self._lowest <= m <= self._highest]
+        self._ends = torch.cat([torch.zeros(0, dim, dtype=torch.bool), *ends])
+        if self._width > 0 and self._limit - len(self._ends) < 4:
+            raise BudgetError(
+                f"n_evaluations is {self._limit}: {dim} coordinates need at least {len(self._ends) + 4} for a standard "
+                "error"
+            )
+        self._known: Scored | None = None
+        self._exact = torch.zeros(1, dim, dtype=torch.float64)
+        self._rounds: list[Round] = []
+        self._asked: tuple[Tensor, SizeBins | None, Tensor, Tensor] | None = None
+        self._begun = time.perf_counter()
+
+    @property
+    def n_evaluations(self) -> int:
+        """Masks scored so far."""
+        return 0 if self._known is None else len(self._known)
+
+    def ask(self) -> Tensor | None:
+        """(P, D) the masks to score next, or None when the budget says to stop."""
+        count = self._next_count()
+        if self._known is not None and count == 0:
+            return None
+        empty = torch.zeros(0, dtype=torch.int64)
+        if count == 0:
+            self._asked = (self._ends, None, empty, empty)
+            return self._ends
+        counts, bins = self._plan(count)
+        masks, member = bins.draw_masks(counts, self.dim, self._stream.child("round", len(self._rounds)))
+        self._asked = (masks, bins, member, counts)
+        return masks if self._known is not None else torch.cat([self._ends, masks])
+
+    def tell(self, log_prob: Tensor) -> None:
+        """The log-probabilities of the masks last asked for: (P, D), or (R, P, D) for R rows; 0 where visible.
+
+        Raises:
+            ArgumentError: another shape.
+        """
+        if self._asked is None:
+            raise ArgumentError("tell without ask: ask for the masks first")
+        masks, bins, member, counts = self._asked
+        first = self._known is None
+        hidden = torch.cat([self._ends, masks]) if first and bins is not None else masks
+        log_prob = log_prob.detach().to("cpu", torch.float64)
+        log_prob = log_prob[None] if log_prob.ndim == 2 else log_prob
+        if log_prob.shape[1:] != hidden.shape:
+            raise ArgumentError(f"log_prob has shape {tuple(log_prob.shape)}: expected (R, {len(hidden)}, {self.dim})")
+        scored = Scored(hidden, log_prob)
+        self._asked = None
+        if first:
+            ends = scored[: len(self._ends)]
+            self._exact = _exact_curve(ends)
+            self._known, scored = ends, scored[len(self._ends) :]
+        assert self._known is not None
+        if bins is not None:
+            self._rounds.append(Round.adjusted(scored, self._known, bins, member, counts))
+            self._known = self._known + scored
+
+    def tally(self) -> Tally:
+        """The curve and its variances as they stand."""
+        if self._known is None:
+            raise ArgumentError("nothing was scored yet: ask and tell first")
+        return pooled(self._exact, self._rounds, self.n_evaluations * len(self._exact))
+
+    def predicted_variance(self, n_evaluations: int) -> float:
+        """Of the total, if the work went on to that many evaluations, from the residuals so far."""
+        if not self._rounds:
+            return 0.0
+        sampled = sum(len(part) for part in self._rounds)
+        more = max(0, n_evaluations - self.n_evaluations)
+        so_far = sampled**2 * float(self.tally().partial_variances[-1])
+        ahead = more * float(self._scale().sum()) ** 2
+        return (so_far + ahead) / (sampled + more) ** 2
+
+    def evaluations_for(self, standard_error: float) -> int:
+        """The number of evaluations predicted to reach a standard error; never less than now."""
+        if not self._rounds:
+            return self.n_evaluations
+        sampled = sum(len(part) for part in self._rounds)
+        target = standard_error**2
+        so_far = sampled**2 * float(self.tally().partial_variances[-1])
+        each = float(self._scale().sum()) ** 2
+        # target·n² - each·n + (each·sampled - so_far) = 0 for n = sampled + more
+        root = each**2 - 4 * target * (each * sampled - so_far)
+        needed = (each + math.sqrt(max(root, 0.0))) / (2 * target)
+        enough = so_far <= target * sampled**2
+        return self.n_evaluations + (0 if enough else max(1, math.ceil(needed - sampled)))
+
+    @property
+    def _width(self) -> int:
+        return self._highest - self._lowest + 1
+
+    def _default_pilot(self) -> int:
+        return max(2 * SMALLEST_PILOT, min(self.dim, 200))
+
+    def _scale(self) -> Tensor:
+        """(W,) smoothed standard deviation of what is left at each sampled size."""
+        residual = torch.cat([part.residual for part in self._rounds])
+        sizes = torch.cat([part.sizes for part in self._rounds])
+        return local_scale(sizes, residual, self.dim)[self._lowest - 1 : self._highest]
+
+    def _plan(self, count: int) -> tuple[Tensor, SizeBins]:
+        """Bins and counts of a round of `count` masks: one bin a size if three masks each can be had."""
+        bins = SizeBins(self._lowest, self._highest, min(self._width, max(1, count // (3 if self._rounds else 4))))
+        scale = self._scale() if self._rounds else prior_scale(self.dim)[self._lowest - 1 : self._highest]
+        mean_square = bins.law(self.dim)[:, self._lowest - 1 : self._highest] @ scale.square()
+        return neyman(mean_square.sqrt(), count), bins
+
+    def _next_count(self) -> int:
+        """Masks to sample in the next round; 0 to stop."""
+        if self._width <= 0:
+            return 0
+        left = self._limit - max(self.n_evaluations, len(self._ends))
+        if self._known is None:
+            known = self.budget.n_evaluations is not None
+            pilot = max(SMALLEST_PILOT, left // PILOT_SHARE) if known else self._default_pilot()
+            if self.budget.target_standard_error is not None:
+                pilot = min(pilot, self._default_pilot())
+            return pilot if left - pilot >= pilot else left
+        count = left
+        if self.budget.target_standard_error is not None:
+            missing = self.evaluations_for(self.budget.target_standard_error) - self.n_evaluations
+            grown = max(math.ceil(missing * MARGIN), self.n_evaluations // 8) if missing else 0
+            count = min(count, grown, LARGEST_GROWTH * self.n_evaluations)
+        if self.budget.time_limit is not None:
+            spent = time.perf_counter() - self._begun
+            affordable = int((self.budget.time_limit - spent) / (spent / self.n_evaluations))
+            count = min(count, affordable, LARGEST_GROWTH * self.n_evaluations)
+        return count if count >= 4 else 0
+
+
+def adaptive_tally(evaluate: Callable[[Tensor], Tensor], dim: int, budget: Budget, stream: Stream) -> Tally:
+    """The whole loop for one function from masks (P, D) to log-probabilities (P, D) or (R, P, D).
+
+    Example:
+        >>> tally = adaptive_tally(lambda hidden: -1.5 * hidden.double(), 6, Budget(n_evaluations=40), Stream(0))
+        >>> round(float(tally.partials[-1]), 12)
+        -9.0
+    """
+    estimator = AdaptiveScore(dim, budget, stream)
+    while (hidden := estimator.ask()) is not None:
+        estimator.tell(evaluate(hidden))
+    return estimator.tally()
+
+
+def _exact_curve(ends: Scored) -> Tensor:
+    """(R, D) S(m) of the sizes taken completely, 0 at the others."""
+    dim = ends.hidden.shape[1]
+    size = ends.hidden.sum(1)
+    weight = torch.tensor([1 / comb(dim, m) for m in range(1, dim + 1)], dtype=torch.float64)[size - 1]
+    score = ends.log_prob.sum(2) / size
+    return torch.zeros(len(score), dim, dtype=torch.float64).index_add_(1, size - 1, score * weight)

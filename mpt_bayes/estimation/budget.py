@@ -1,0 +1,43 @@
+"""How much work an estimate may cost, and when it may stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mpt_bayes.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of an adaptive estimate; the first one reached ends it, and at least one must be given.
+
+    Args:
+        n_evaluations: masks scored, at most.
+        target_standard_error: stop as soon as the standard error is no larger; nats, total over the rows.
+        time_limit: seconds, about: a round is only begun if the time it is expected to take is left. Results under a
+            time limit depend on the machine.
+
+    Raises:
+        ArgumentError: no limit, or a limit that is not positive.
+
+    Example:
+        >>> Budget(n_evaluations=500)
+        Budget(n_evaluations=500)
+    """
+
+    n_evaluations: int | None = None
+    target_standard_error: float | None = None
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        limits = [self.n_evaluations, self.target_standard_error, self.time_limit]
+        if all(limit is None for limit in limits):
+            raise ArgumentError("no budget: pass n_evaluations, target_standard_error or time_limit")
+        for name, limit in zip(("n_evaluations", "target_standard_error", "time_limit"), limits, strict=True):
+            if limit is not None and not (limit > 0 and math.isfinite(limit)):
+                raise ArgumentError(f"{name} is {limit}: expected a positive number")
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value}" for name, value in vars(self).items() if value is not None)
+        return f"Budget({given})"

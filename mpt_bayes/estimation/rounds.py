@@ -1,0 +1,116 @@
+"""Rounds of a sampled estimate: masks drawn with counts fixed beforehand, adjusted by cross-fitted control variates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.estimation.allocation import SizeBins
+from mpt_bayes.estimation.control import ControlVariate
+from mpt_bayes.estimation.tally import Tally
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Masks with the log-probabilities of what they hide: hidden (P, D) bool, log_prob (R, P, D), 0 where visible."""
+
+    hidden: Tensor
+    log_prob: Tensor
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def __add__(self, other: Self) -> Scored:
+        return Scored(torch.cat([self.hidden, other.hidden]), torch.cat([self.log_prob, other.log_prob], 1))
+
+    def __getitem__(self, which: Tensor | slice) -> Scored:
+        return Scored(self.hidden[which], self.log_prob[:, which])
+
+
+@dataclass(frozen=True)
+class Round:
+    """An unbiased estimate of the sampled sizes by itself, given the rounds before it.
+
+    Attributes:
+        values: (R, P, D) contributions of each mask to S(m), m = 1..D; their sum over masks estimates the curve.
+        bins, counts: (P,) the bin of each mask, (H,) masks in each bin.
+        residual: (P,) what the control variates and the trend left of s(M), summed over rows.
+        sizes: (P,).
+    """
+
+    values: Tensor
+    bins: Tensor
+    counts: Tensor
+    residual: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def adjusted(cls, scored: Scored, known: Scored, size_bins: SizeBins, bins: Tensor, counts: Tensor) -> Self:
+        """Cross-fitted: a mask is adjusted by a fit to the masks known before and to the other folds of its own round.
+
+        Given what was known before, the folds are independent and the counts fixed, so every fold's adjusted mean is
+        unbiased. (A fit to later rounds would not do: how many masks those draw depends on this one.)
+
+        With w = W / (H n_h) the weight of a mask of bin h and law_h(m) the probability of a size in it, a mask adds
+        w [1[m = |M|] (s(M) - centred(M) - trend(m)) + law_h(m) trend(m)] to S(m).
+        """
+        n_masks, dim = scored.hidden.shape
+        sizes = scored.hidden.sum(1)
+        score = scored.log_prob.sum(2) / sizes
+        law = size_bins.law(dim)
+        weight = size_bins.width / (size_bins.count * counts.to(torch.float64))[bins]
+        values = torch.empty_like(scored.log_prob)
+        residual = torch.empty_like(score)
+        fold = torch.arange(n_masks) % FOLDS
+        for f in range(min(FOLDS, n_masks)):
+            mine = fold == f
+            others = known + scored[~mine]
+            fit = ControlVariate.fit(others.hidden, others.log_prob)
+            trend = fit.trend_at(torch.arange(1, dim + 1))  # (R, D)
+            left = score[:, mine] - fit.centred(scored.hidden[mine]) - trend[:, sizes[mine] - 1]
+            part = law[bins[mine]] * trend[:, None, :]
+            place = (sizes[mine] - 1).expand(len(left), -1)[..., None]
+            values[:, mine] = weight[mine, None] * part.scatter_add(2, place, left[..., None])
+            residual[:, mine] = left
+        return cls(values, bins, counts, residual.sum(0), sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def moments(self, *, cumulative: bool) -> tuple[Tensor, Tensor]:
+        """(D,) variances of the curve, or of its partial sums, and Σ_h v_h² / (n_h - 1)."""
+        values = self.values.sum(0)
+        values = values.cumsum(1) if cumulative else values
+        n = self.counts.to(torch.float64)[:, None]
+        zero = torch.zeros(len(self.counts), values.shape[1], dtype=torch.float64)
+        centred = values - (zero.index_add(0, self.bins, values) / n)[self.bins]
+        each = n / (n - 1) * zero.index_add(0, self.bins, centred.square())
+        return each.sum(0), (each.square() / (n - 1)).sum(0)
+
+
+def pooled(exact: Tensor, rounds: list[Round], n_evaluations: int) -> Tally:
+    """The curve from exact sizes (R, D) and rounds weighted by their numbers of masks."""
+    total = sum(len(part) for part in rounds)
+    curve = exact.clone()
+    columns = {c: (exact.new_zeros(exact.shape[1]), exact.new_zeros(exact.shape[1])) for c in (False, True)}
+    for part in rounds:
+        share = len(part) / total
+        curve += share * part.values.sum(1)
+        for cumulative, (variance, quartic) in columns.items():
+            v, q = part.moments(cumulative=cumulative)
+            columns[cumulative] = (variance + share**2 * v, quartic + share**4 * q)
+    scores = curve.sum(0)
+    return Tally(
+        scores=scores,
+        score_variances=columns[False][0],
+        partials=scores.cumsum(0),
+        partial_variances=columns[True][0],
+        partial_quartics=columns[True][1],
+        per_row=curve.sum(1),
+        n_evaluations=n_evaluations,
+    )

@@ -1,6 +1,8 @@
 """From a model and masks to numbers with error bars."""
 
+from mpt_bayes.estimation.adaptive import AdaptiveScore
 from mpt_bayes.estimation.attribution import attribution
+from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.chain import chain_rule
 from mpt_bayes.estimation.compare import compare, log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score, masked_score, score_curve
@@ -8,6 +10,8 @@ from mpt_bayes.estimation.sweep import convergence, sweep
 from mpt_bayes.estimation.verify import verify
 
 __all__ = [
+    "AdaptiveScore",
+    "Budget",
     "attribution",
     "chain_rule",
     "compare",

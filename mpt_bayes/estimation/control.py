@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import torch
@@ -91,7 +92,12 @@ class ControlVariate:
 
 def size_basis(sizes: Tensor, dim: int, count: int) -> Tensor:
     """(P, count) Legendre polynomials of the log-odds of the rate, scaled into (-1, 1): resolved at both ends."""
-    m = sizes.to(torch.float64)
+    return _basis_of_all_sizes(dim, count)[sizes - 1]
+
+
+@lru_cache(maxsize=32)
+def _basis_of_all_sizes(dim: int, count: int) -> Tensor:
+    m = torch.arange(1, dim + 1, dtype=torch.float64)
     u = ((m + 0.5) / (dim - m + 0.5)).log() / math.log(2 * dim + 1)
     columns = [torch.ones_like(u), u]
     for k in range(2, count):

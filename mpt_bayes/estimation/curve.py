@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
-from mpt_bayes.errors import EstimandError
+from mpt_bayes.errors import ArgumentError, EstimandError
+from mpt_bayes.estimation.budget import Budget
+from mpt_bayes.estimation.budgeted import tally_budget, workload
 from mpt_bayes.estimation.enumeration import tally_closed_form, tally_exhaustive
 from mpt_bayes.estimation.inner import tally_estimated
 from mpt_bayes.estimation.missing import ObservedPart, data_digest, observed_parts
@@ -33,7 +35,10 @@ def score_curve(
     model: ConditionalModel,
     x: Tensor,
     *,
-    design: MaskDesign = DEFAULT_DESIGN,
+    design: MaskDesign | None = None,
+    n_evaluations: int | None = None,
+    target_standard_error: float | None = None,
+    time_limit: float | None = None,
     generator: torch.Generator | None = None,
     missing: Missing = "error",
 ) -> ScoreCurve:
@@ -45,7 +50,11 @@ def score_curve(
     Args:
         model: any conditional model.
         x: (N, D) data; the same masks serve every row.
-        design: which masks; its estimand must be the cumulative score.
+        design: which masks; its estimand must be the cumulative score. None, without a budget, is RandomOrders(64).
+        n_evaluations: a budget of (row, mask) pairs instead of a design: the adaptive estimator spends it (cheap ends
+            enumerated, Neyman allocation after a pilot, cross-fitted control variates; see `Budget`).
+        target_standard_error: of the total, in nats: the adaptive estimator stops as soon as it is reached.
+        time_limit: seconds, about; the adaptive estimator stops in time.
         generator: source of the masks; None means seed 0. The result's `seed` replays it.
         missing: "error", or "marginalise" to integrate NaN entries out exactly (joint models).
 
@@ -54,6 +63,8 @@ def score_curve(
 
     Raises:
         EstimandError: a design that does not estimate the cumulative score.
+        ArgumentError: a design and a budget together; a target with rows that miss different entries.
+        BudgetError: too few evaluations for a standard error.
         DataError: wrong shape, missing or infinite entries, a score that is not finite (row named).
 
     Example:
@@ -63,14 +74,22 @@ def score_curve(
         >>> curve.scores.shape, curve.total.standard_error
         ((3,), 0.0)
     """
-    if design.estimand(model.dim) != CUMULATIVE_SCORE:
+    work = workload(
+        design,
+        DEFAULT_DESIGN,
+        n_evaluations=n_evaluations,
+        target_standard_error=target_standard_error,
+        time_limit=time_limit,
+        n_rows=len(x),
+    )
+    if isinstance(work, MaskDesign) and work.estimand(model.dim) != CUMULATIVE_SCORE:
         raise EstimandError(
-            f"{design!r} estimates the '{design.estimand(model.dim)}', not the cumulative score: use masked_score for "
+            f"{work!r} estimates the '{work.estimand(model.dim)}', not the cumulative score: use masked_score for "
             "one rate, or a design that visits every mask, e.g. RandomOrders(64)"
         )
     seed = seed_from(generator)
-    tally = run_design(model, x, design, seed, missing)
-    return curve_of(tally, _estimate(tally, x, design, seed, CUMULATIVE_SCORE))
+    tally = run_design(model, x, work, seed, missing)
+    return curve_of(tally, _estimate(tally, x, work, seed, CUMULATIVE_SCORE))
 
 
 def curve_of(tally: Tally, total: Estimate) -> ScoreCurve:
@@ -97,7 +116,10 @@ def cumulative_score(
     model: ConditionalModel,
     x: Tensor,
     *,
-    design: MaskDesign = DEFAULT_DESIGN,
+    design: MaskDesign | None = None,
+    n_evaluations: int | None = None,
+    target_standard_error: float | None = None,
+    time_limit: float | None = None,
     generator: torch.Generator | None = None,
     missing: Missing = "error",
 ) -> Estimate:
@@ -109,7 +131,16 @@ def cumulative_score(
         >>> mb.cumulative_score(model, torch.zeros(1, 2), design=mb.masks.Exhaustive())
         Estimate(cumulative score: -1.83788 ± 0 nats, N=1, Exhaustive(max_masks=1048576))
     """
-    return score_curve(model, x, design=design, generator=generator, missing=missing).total
+    return score_curve(
+        model,
+        x,
+        design=design,
+        n_evaluations=n_evaluations,
+        target_standard_error=target_standard_error,
+        time_limit=time_limit,
+        generator=generator,
+        missing=missing,
+    ).total
 
 
 def masked_score(
@@ -138,19 +169,26 @@ def masked_score(
     return _estimate(tally, x, design, seed, design.estimand(model.dim))
 
 
-def run_design(model: ConditionalModel, x: Tensor, design: MaskDesign, seed: int, missing: Missing) -> Tally:
-    """One realisation of the design on the data."""
+def run_design(model: ConditionalModel, x: Tensor, design: MaskDesign | Budget, seed: int, missing: Missing) -> Tally:
+    """One realisation of the design, or a budget spent, on the data."""
     parts, tallies = zip(*part_tallies(model, x, design, seed, missing), strict=True)
     return combined(list(tallies)).with_rows(torch.cat([part.rows for part in parts]).cpu(), len(x))
 
 
 def part_tallies(
-    model: ConditionalModel, x: Tensor, design: MaskDesign, seed: int, missing: Missing
+    model: ConditionalModel, x: Tensor, design: MaskDesign | Budget, seed: int, missing: Missing
 ) -> Iterator[tuple[ObservedPart, Tally]]:
     """The design on each part of the data, by the shortest exact way the model offers."""
     for part in observed_parts(model, x, missing):
         stream = Stream(seed).child("masks", *part.key)
-        if isinstance(part.model, EstimatedConditionals) and part.model.is_estimated:
+        estimated = isinstance(part.model, EstimatedConditionals) and part.model.is_estimated
+        if isinstance(design, Budget):
+            if estimated:
+                raise ArgumentError("a model made of draws needs a design, which carries its inner error: pass design=")
+            if len(part.x) < len(x) and design.n_evaluations is None:
+                raise ArgumentError("rows that miss different entries share no standard error: pass n_evaluations")
+            yield part, tally_budget(part.model, part.x, design, stream)
+        elif isinstance(part.model, EstimatedConditionals) and estimated:
             yield part, tally_estimated(part.model, part.x, design, stream)
         elif isinstance(design, Exhaustive) and isinstance(part.model, HasExactCurve):
             yield part, tally_closed_form(part.model, part.x)
@@ -162,8 +200,14 @@ def part_tallies(
             yield part, tally_masks(part.model, part.x, design.draw(part.model.dim, stream))
 
 
-def _estimate(tally: Tally, x: Tensor, design: MaskDesign, seed: int, estimand: str) -> Estimate:
+def _estimate(tally: Tally, x: Tensor, design: MaskDesign | Budget, seed: int, estimand: str) -> Estimate:
     error = math.sqrt(float(tally.partial_variances[-1]))
+    target = design.target_standard_error if isinstance(design, Budget) else None
+    notes = ["a standard error needs at least two independent draws: raise the design's number"] * math.isnan(error)
+    if target is not None and error > target:
+        notes.append(f"the budget ended before the standard error reached {target:g}")
+    if bool(tally.per_row.isnan().any()):
+        notes.append("no per-row values: too many to keep")
     return Estimate(
         value=float(tally.partials[-1]),
         standard_error=None if math.isnan(error) else error,
@@ -174,9 +218,9 @@ def _estimate(tally: Tally, x: Tensor, design: MaskDesign, seed: int, estimand: 
         seed=None if isinstance(design, Exhaustive) else seed,
         design=repr(design),
         data_digest=data_digest(x),
-        per_row=tally.per_row.numpy(),
+        per_row=None if bool(tally.per_row.isnan().any()) else tally.per_row.numpy(),
         inner_standard_error=None if tally.inner_variance is None else math.sqrt(tally.inner_variance),
-        note="a standard error needs at least two independent draws: raise the design's number" * math.isnan(error),
+        note="; ".join(notes),
     )
 
 

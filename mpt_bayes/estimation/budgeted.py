@@ -1,0 +1,68 @@
+"""A budget spent on a model and a table of data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.estimation.adaptive import adaptive_tally
+from mpt_bayes.estimation.budget import Budget
+from mpt_bayes.estimation.scores import check_finite, chunk_length
+from mpt_bayes.estimation.tally import Tally
+from mpt_bayes.masks.base import MaskDesign
+from mpt_bayes.models.base import ConditionalModel
+from mpt_bayes.numerics.random import Stream
+from mpt_bayes.progress import spans_of
+
+LARGEST_KEPT = 2**26
+"""Log-probabilities kept row by row; above it only their sums over rows are, and there are no per-row values."""
+
+
+def workload(
+    design: MaskDesign | None,
+    default: MaskDesign,
+    *,
+    n_evaluations: int | None,
+    target_standard_error: float | None,
+    time_limit: float | None,
+    n_rows: int,
+) -> MaskDesign | Budget:
+    """What the caller asked for: a design, or a budget in masks for (row, mask) pairs, or the default design.
+
+    Raises:
+        ArgumentError: both a design and a budget, or less than one mask for all rows.
+    """
+    limits = (n_evaluations, target_standard_error, time_limit)
+    if all(limit is None for limit in limits):
+        return default if design is None else design
+    if design is not None:
+        raise ArgumentError(
+            f"design={design!r} and a budget: a design has its own number of masks, so pass one or the other"
+        )
+    if n_evaluations is not None and n_evaluations < n_rows:
+        raise ArgumentError(f"n_evaluations is {n_evaluations} for {n_rows} rows: one mask costs {n_rows} evaluations")
+    masks = None if n_evaluations is None else n_evaluations // n_rows
+    return Budget(masks, target_standard_error, time_limit)
+
+
+def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Stream) -> Tally:
+    """The adaptive estimator on a model: the same masks serve every row, control variates are fitted row by row."""
+    masks = budget.n_evaluations or 1000
+    keep_rows = len(x) * model.dim * masks <= LARGEST_KEPT
+
+    @torch.no_grad()
+    def evaluate(hidden: Tensor) -> Tensor:
+        parts = []
+        for part in spans_of(len(hidden), chunk_length(len(x), model.dim)):
+            log_prob = check_finite(model.masked_log_prob(x, hidden[part].to(x.device))).to("cpu", torch.float64)
+            parts.append(log_prob if keep_rows else log_prob.sum(0, keepdim=True))
+        return torch.cat(parts, 1)
+
+    tally = adaptive_tally(evaluate, model.dim, budget, stream)
+    if keep_rows:
+        return tally
+    unknown = torch.full((len(x),), torch.nan, dtype=torch.float64)
+    return replace(tally, per_row=unknown, n_evaluations=tally.n_evaluations * len(x))

@@ -108,6 +108,7 @@ def pooled(exact: Tensor, rounds: list[Round], n_evaluations: int) -> Tally:
     return Tally(
         scores=scores,
         score_variances=columns[False][0],
+        score_quartics=columns[False][1],
         partials=scores.cumsum(0),
         partial_variances=columns[True][0],
         partial_quartics=columns[True][1],

@@ -58,8 +58,12 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
     ]
     if log_marginal_likelihood is not None:
         lines.append(f"exact  log p(x) = {log_marginal_likelihood / n:.{places}f}")
-    inside = (1 + 0.06 * len(sizes), 0.5 * float(np.nanmedian(scores)))  # in the area that it names
-    ax.text(*inside, "\n".join(lines), va="center", fontsize=10, color=INK, bbox=_paper())
+    middle = 0.5 * float(np.nanmedian(scores))
+    roomy = abs(middle) > 0.15 * float(np.nanmax(np.append(scores, 0)) - np.nanmin(np.append(scores, 0)))
+    if roomy:  # inside the area that it names
+        ax.text(1 + 0.06 * len(sizes), middle, "\n".join(lines), va="center", color=INK, bbox=_paper())
+    else:
+        ax.text(0.05, 0.08, "\n".join(lines), transform=ax.transAxes, va="bottom", color=INK, bbox=_paper())
     ax.set_xlim(0.5, len(sizes) + 0.5)
     ax.set_xlabel("hidden coordinates m")
     ax.set_ylabel("score S(m), nats per datum" if n > 1 else "score S(m), nats")

@@ -20,9 +20,10 @@ from mpt_bayes.masks import MaskDesign, RandomOrders
 
 @dataclass(frozen=True)
 class Case:
-    """One model on one data set."""
+    """One model on one data set: `title` for its figure, `label` for the table."""
 
     title: str
+    label: str
     model: str
     data: Callable[[], datasets.Dataset]
     options: builders.ModelOptions
@@ -37,6 +38,7 @@ class Case:
 CASES = (
     Case(
         "PPCA, 10 latents, on 1,797 handwritten digits",
+        "PPCA, digits",
         "ppca",
         lambda: datasets.load("digits"),
         builders.ModelOptions(latent_dim=10),
@@ -44,6 +46,7 @@ CASES = (
     ),
     Case(
         "Factor analysis, 2 factors, on 178 wines (standardised)",
+        "factor analysis, wine",
         "factor-analysis",
         lambda: datasets.load("wine").standardised(),
         builders.ModelOptions(latent_dim=2),
@@ -51,6 +54,7 @@ CASES = (
     ),
     Case(
         "Gaussian process on monthly CO2, missing months marginalised",
+        "GP, CO2",
         "gp",
         lambda: datasets.load("co2"),
         builders.ModelOptions(kernel="co2", missing="marginalise"),
@@ -92,13 +96,22 @@ def _draw(result: mb.Comparison, case: Case, folder: Path) -> None:
 
 
 def _report(rows: list[Any]) -> RenderableType:
-    table = Table("", "log p(x), exact", "Σ S(m)", "± SE", "difference", "seconds", title="Nats, total over the data")
+    table = Table(
+        "",
+        "log p(x), exact",
+        "Σ S(m)",
+        "± SE",
+        "difference",
+        "seconds",
+        title="Nats, total over the data",
+        title_justify="left",
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     for case, result, seconds in rows:
         score = result.cumulative_score
         table.add_row(
-            case.title,
+            case.label,
             f"{result.log_marginal_likelihood:,.2f}",
             f"{score.value:,.2f}",
             f"{score.standard_error:,.2f}",

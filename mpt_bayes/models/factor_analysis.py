@@ -22,6 +22,9 @@ from mpt_bayes.models.low_rank import LowRankGaussian, LowRankParameters, checke
 IMPROPER = 1e-6
 """A share of the column's variance below which its noise variance is called an improper solution (Heywood case)."""
 
+ROUGH = EMSettings(tolerance=1e-3)
+"""Where EM starts need not be a maximum of anything."""
+
 
 @final
 class FactorAnalysis(LowRankGaussian):
@@ -112,7 +115,7 @@ class FactorAnalysis(LowRankGaussian):
                 f"columns {constant.nonzero()[:, 0].tolist()} of x are constant: their noise variance would be zero "
                 "and the likelihood unbounded; drop them"
             )
-        parameters = _by_scikit_learn(filled, self.latent_dim, em)
+        parameters = _by_scikit_learn(filled, self.latent_dim, ROUGH if has_missing else em)
         if has_missing:
             parameters = expectation_maximisation(x, parameters, shared_noise=False, settings=em)
         improper = parameters.noise < IMPROPER * variance

@@ -107,6 +107,11 @@ class GaussianProcess(JointModel):
         return self._keep.device
 
     @property
+    def model(self) -> ExactGP:
+        """The GPyTorch model, whose hyper-parameters are those of this one."""
+        return self._prior.model
+
+    @property
     def inputs(self) -> Tensor:
         """(n, d) the inputs of the coordinates."""
         inputs: Tensor = self._prior.model.train_inputs[0]

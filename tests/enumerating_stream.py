@@ -50,7 +50,7 @@ class _Tree:
         self.begin()
 
     def begin(self):
-        self._depth, self.probability, self._claimed = 0, 1.0, set()
+        self._depth, self.probability, self.first, self._claimed = 0, 1.0, None, set()
 
     def claim(self, path):
         assert path not in self._claimed, f"two draws from one stream {path}: they would be dependent"
@@ -61,6 +61,7 @@ class _Tree:
             self._choices.append([0, len(probabilities)])
         choice = self._choices[self._depth][0]
         self._depth += 1
+        self.first = (choice, probabilities[choice]) if self.first is None else self.first
         self.probability *= probabilities[choice]
         return choice
 
@@ -75,17 +76,20 @@ class _Tree:
         return False
 
 
-def outcomes(run):
-    """Every (probability, result) of `run(stream)`, probabilities summing to one; refused draws are left out."""
+def outcomes(run, *, first_stands=False):
+    """Every (probability, result) of `run(stream)`, probabilities summing to one; refused draws are left out.
+
+    What a refused draw leaves goes to all other paths, or (`first_stands`) to those with the same first choice.
+    """
     tree, found = _Tree(), []
     while True:
         tree.begin()
         try:
             result = run(EnumeratingStream(tree))
-            found.append((tree.probability, result))
+            found.append((tree.first if first_stands else None, tree.probability, result))
         except Rejected:
             pass
         if not tree.advance():
             break
-    total = sum(p for p, _ in found)
-    return [(p / total, result) for p, result in found]
+    total = {key: sum(p for k, p, _ in found if k == key) for key, _, _ in found}
+    return [(p / total[key] * (key[1] if key else 1.0), result) for key, p, result in found]

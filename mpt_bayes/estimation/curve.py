@@ -85,7 +85,7 @@ def score_curve(
     if isinstance(work, MaskDesign) and work.estimand(model.dim) != CUMULATIVE_SCORE:
         raise EstimandError(
             f"{work!r} estimates the '{work.estimand(model.dim)}', not the cumulative score: use masked_score for "
-            "one rate, or a design that visits every mask, e.g. RandomOrders(64)"
+            "one rate or such a design, or a design that visits every mask, e.g. RandomOrders(64)"
         )
     seed = seed_from(generator)
     tally = run_design(model, x, work, seed, missing)
@@ -147,15 +147,20 @@ def masked_score(
     model: ConditionalModel,
     x: Tensor,
     *,
-    rate: float,
+    rate: float | None = None,
     n_masks: int = 64,
+    design: MaskDesign | None = None,
     generator: torch.Generator | None = None,
     missing: Missing = "error",
 ) -> Estimate:
     """S(m) at the single size m = round(rate · D), labelled as such. Total nats over the rows, per hidden coordinate.
 
     This is what masked pre-training at one mask rate measures. D · S(m) is a biased estimate of log p(x), and no
-    function of this library treats it as one.
+    function of this library treats it as one. With `design` instead of `rate`, the weighted mean score of any design
+    under that design's own name: a policy that leaves masks without probability is scored here, and only here.
+
+    Raises:
+        ArgumentError: neither or both of rate and design.
 
     Example:
         >>> import torch, mpt_bayes as mb
@@ -163,7 +168,10 @@ def masked_score(
         >>> mb.masked_score(model, torch.zeros(1, 4), rate=0.5, n_masks=8).estimand
         'masked score at rate 0.5'
     """
-    design = FixedRate(rate, n_masks)
+    if (rate is None) == (design is None):
+        raise ArgumentError("masked_score takes a rate or a design: pass one of the two")
+    design = FixedRate(rate, n_masks) if rate is not None else design
+    assert design is not None
     seed = seed_from(generator)
     tally = run_design(model, x, design, seed, missing)
     return _estimate(tally, x, design, seed, design.estimand(model.dim))

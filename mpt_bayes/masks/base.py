@@ -50,6 +50,12 @@ class Sampling:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    @property
+    def effective_sample_size(self) -> float:
+        """(Σ w)² / Σ w²: how many masks of equal weight these are worth, whatever the scores (Kish 1965)."""
+        weight = (self.log_weight - self.log_weight.max()).exp()
+        return float(weight.sum() ** 2 / weight.square().sum())
+
 
 @dataclass(frozen=True)
 class MaskBatch:

@@ -144,7 +144,7 @@ class ImportanceBank(LatentBank):
             group = x.unique(dim=0, return_inverse=True)[1]
         together = influence.new_zeros(int(group.max()) + 1, influence.shape[1]).index_add_(0, group, influence)
         strata = together.split([self.n_prior, self.n_samples - self.n_prior], 1)
-        return sum(s.shape[1] * float(s.var(1).sum()) for s in strata if s.shape[1])
+        return math.fsum(s.shape[1] * float(s.var(1).sum()) for s in strata if s.shape[1])
 
     def warn_if_poor(self, x: Tensor) -> None:
         """A warning where few draws count for a row with all, or nothing, visible."""

@@ -1,0 +1,84 @@
+"""Finite mixtures of whole models: coordinates may depend on each other within a component."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.checks import checked_hidden, checked_subsets
+from mpt_bayes.errors import ModelError
+from mpt_bayes.models.base import JointModel, restrict
+
+
+@final
+class ModelMixture(JointModel):
+    """p(x) = Σ_k w_k p_k(x) with components that are joint models of their own: full Gaussians, chains, tables.
+
+    log p(x_R) = logsumexp_k(log w_k + log p_k(x_R)), and log p(x_j | x_R) weighs the components' conditionals by the
+    probabilities of the components given x_R. Cost: the sum of the components'.
+
+    Args:
+        weights: (K,), non-negative, summing to 1 within 1e-6.
+        components: K joint models of the same coordinates.
+
+    Raises:
+        ModelError: weights that are not a distribution, or components of different dimensions.
+
+    Example:
+        >>> from mpt_bayes.models import Gaussian
+        >>> parts = [Gaussian(torch.full((2,), m), torch.eye(2)) for m in (-1.0, 1.0)]
+        >>> ModelMixture(torch.tensor([0.5, 0.5]), parts).log_marginal_likelihood(torch.zeros(1, 2))
+        tensor([-2.8379], dtype=torch.float64)
+    """
+
+    def __init__(self, weights: Tensor, components: Sequence[JointModel]) -> None:
+        if weights.shape != (len(components),) or len(components) == 0:
+            raise ModelError(f"weights has shape {tuple(weights.shape)}: expected one for each of the components")
+        if len({model.dim for model in components}) > 1:
+            raise ModelError("the components have different dimensions: they must share their coordinates")
+        weights = weights.to(torch.float64)
+        total = float(weights.sum())
+        if not bool((weights >= 0).all()) or not abs(total - 1) <= 1e-6:
+            raise ModelError(f"weights must be non-negative and sum to 1: they sum to {total:.6g}")
+        self.components = tuple(components)
+        self.log_weight = (weights / total).log()
+
+    @property
+    def dim(self) -> int:
+        """D, the number of coordinates."""
+        return self.components[0].dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where the components live."""
+        return self.components[0].device
+
+    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """(N, P, D) log p(x_j | x_visible), one component after the other."""
+        checked_hidden(hidden, self.dim, self.device)
+        log_state = self._log_joint(x, ~hidden).log_softmax(0)
+        total = torch.full((), -torch.inf, dtype=torch.float64, device=self.device)
+        for state, model in zip(log_state, self.components, strict=True):
+            total = torch.logaddexp(total, state[..., None] + model.masked_log_prob(x, hidden))
+        return torch.where(hidden, total, 0)
+
+    def log_marginal_likelihood(self, x: Tensor) -> Tensor:
+        """(N,) log p(x_n)."""
+        return self.marginal_log_prob(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]
+
+    def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
+        """(N, P) log p(x_visible)."""
+        checked_subsets(visible, self.dim, "visible", self.device)
+        return self._log_joint(x, visible).logsumexp(0)
+
+    def restrict(self, keep: Tensor) -> Self:
+        """The mixture of the components' marginals."""
+        return type(self)(self.log_weight.exp(), [restrict(model, keep) for model in self.components])
+
+    def _log_joint(self, x: Tensor, visible: Tensor) -> Tensor:
+        """(K, N, P) log w_k + log p_k(x_R)."""
+        each = torch.stack([model.marginal_log_prob(x, visible) for model in self.components])
+        return self.log_weight[:, None, None] + each

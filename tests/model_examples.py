@@ -97,6 +97,10 @@ EXAMPLES = {
         models.Mixture.gaussian(simplex(19, 3), normals(20, 3, 5), uniforms(21, 3, 5) + 0.2),
         normals(22, 3, 5),
     ),
+    models.ModelMixture: lambda: (
+        models.ModelMixture(simplex(31, 2), [models.Gaussian(normals(s, 5), spd(s + 1, 5)) for s in (32, 34)]),
+        normals(36, 3, 5),
+    ),
     models.NormalInverseGamma: lambda: (models.NormalInverseGamma(0.5, 2.0, 3.0, 1.5, 5), normals(23, 3, 5)),
     models.PPCA: lambda: (models.PPCA(normals(24, 5, 2), 0.3, normals(25, 5)), normals(26, 3, 5)),
 }

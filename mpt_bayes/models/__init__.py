@@ -27,6 +27,7 @@ from mpt_bayes.models.importance import ImportanceBank
 from mpt_bayes.models.latent_bank import LatentBank
 from mpt_bayes.models.latent_quadrature import LatentQuadrature, QuadratureError
 from mpt_bayes.models.mixture import Mixture
+from mpt_bayes.models.model_mixture import ModelMixture
 from mpt_bayes.models.ppca import PPCA
 from mpt_bayes.models.table import JointTable
 
@@ -53,6 +54,7 @@ __all__ = [
     "LatentBank",
     "LatentQuadrature",
     "Mixture",
+    "ModelMixture",
     "NormalEmission",
     "NormalInverseGamma",
     "PoissonEmission",

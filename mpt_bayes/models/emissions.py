@@ -33,6 +33,11 @@ class Emission(ABC):
             DataError: values outside the support, with their row.
         """
 
+    @property
+    @abstractmethod
+    def is_tabled(self) -> bool:
+        """Whether `terms` are tables over a few values, shared by all rows, and not an array of N·K·D numbers."""
+
     @abstractmethod
     def terms(self, x: Tensor) -> LatentTerms:
         """The same numbers in the form that makes sums over subsets cheapest."""
@@ -89,6 +94,11 @@ class NormalEmission(Emission):
         z = (self._checked(x)[:, None] - self.mean) / self.scale
         return -0.5 * (z.square() + LOG_2PI) - self.scale.log()
 
+    @property
+    def is_tabled(self) -> bool:
+        """No: values are not few."""
+        return False
+
     def terms(self, x: Tensor) -> LatentTerms:
         """The (N, K, D) array."""
         return DenseTerms(self.log_prob(x))
@@ -138,6 +148,11 @@ class BernoulliEmission(Emission):
     def log_prob(self, x: Tensor) -> Tensor:
         """(N, K, D), chosen by value and never multiplied, so that impossible values give -∞ and not NaN."""
         return torch.where(self._binary(x)[:, None] == 1, self.log_one, self.log_zero)
+
+    @property
+    def is_tabled(self) -> bool:
+        """Yes: two values."""
+        return True
 
     def terms(self, x: Tensor) -> LatentTerms:
         """Two tables."""
@@ -191,11 +206,16 @@ class CategoricalEmission(Emission):
         coordinate = torch.arange(self.dim, device=self.device)
         return self.log_probabilities[:, coordinate, self._categories(x)].transpose(0, 1)
 
+    @property
+    def is_tabled(self) -> bool:
+        """For small alphabets; for large ones the (N, K, D) array is cheaper."""
+        return self.log_probabilities.shape[2] <= 8
+
     def terms(self, x: Tensor) -> LatentTerms:
-        """One table a category for small alphabets; for large ones the (N, K, D) array is cheaper."""
-        if self.log_probabilities.shape[2] > 8:
-            return DenseTerms(self.log_prob(x))
-        return TableTerms(self.log_probabilities.unbind(2), self._categories(x))
+        """One table a category, or the array."""
+        if self.is_tabled:
+            return TableTerms(self.log_probabilities.unbind(2), self._categories(x))
+        return DenseTerms(self.log_prob(x))
 
     def _categories(self, x: Tensor) -> Tensor:
         x = self._checked(x)
@@ -243,6 +263,11 @@ class PoissonEmission(Emission):
         x = self._checked(x)
         _refuse((x < 0) | (x != x.round()), "a value that is not a count", "pass non-negative integers")
         return torch.xlogy(x[:, None], self.rate) - self.rate - torch.lgamma(x + 1)[:, None]
+
+    @property
+    def is_tabled(self) -> bool:
+        """No: values are not few."""
+        return False
 
     def terms(self, x: Tensor) -> LatentTerms:
         """The (N, K, D) array."""

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Self, final
 
 import torch
@@ -15,7 +16,7 @@ from mpt_bayes.checks import checked_count, checked_data
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models.emissions import Emission
 from mpt_bayes.models.inner_error import log_prob_influence, score_influence, warn_if_poor
-from mpt_bayes.models.latent_bank import LatentBank
+from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf
 from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms
 from mpt_bayes.numerics.random import Stream
 
@@ -72,7 +73,8 @@ class ImportanceBank(LatentBank):
         self.n_prior = n_samples if encoder is None else min(n_samples - 2, max(2, round(defensive * n_samples)))
         self._dtype, self._device = dtype, torch.device(device)
         with torch.no_grad():
-            self._whole_dim = decoder(torch.zeros(1, latent_dim, dtype=dtype, device=device)).dim
+            probe = decoder(torch.zeros(1, latent_dim, dtype=dtype, device=device))
+        self._whole_dim, self._is_tabled = probe.dim, probe.is_tabled
         self._keep = torch.arange(self._whole_dim, device=device)
 
     @property
@@ -100,15 +102,25 @@ class ImportanceBank(LatentBank):
         """Always: the bank is made of draws."""
         return True
 
-    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
+    @property
+    def is_tabled(self) -> bool:
+        """Only without an encoder, where all rows share their draws."""
+        return self.encoder is None and self._is_tabled
+
+    def latent_terms(self) -> LatentTermsOf:
         """Self-normalised log weights of the draws, (1, K) without an encoder and (N, K) with one, and ℓ at them."""
-        if self.encoder is None:
-            draws = self._noise("prior")
-            even = draws.new_full((1, len(draws)), -math.log(len(draws)))
-            return even, self.decoder(draws).restrict(self._keep).terms(x)
+        if self.encoder is not None:
+            return partial(self._row_terms, self.encoder)
+        draws = self._noise("prior")
+        even = draws.new_full((1, len(draws)), -math.log(len(draws)))
+        emission = self.decoder(draws).restrict(self._keep)
+        return lambda x: (even, emission.terms(x))
+
+    def _row_terms(self, encoder: Encoder, x: Tensor) -> tuple[Tensor, LatentTerms]:
+        """A bank for each row."""
         whole = x.new_zeros(len(x), self._whole_dim)  # an encoder gets zeros for what is missing: any guide serves
         whole[:, self._keep] = x
-        mean, scale = (part[:, None] for part in self.encoder(whole))
+        mean, scale = (part[:, None] for part in encoder(whole))
         noise = torch.stack([self._noise(_digest(row)) for row in whole])
         draws = torch.cat([noise[:, : self.n_prior], mean + scale * noise[:, self.n_prior :]], 1)
         log_prior = _log_normal(draws, torch.zeros_like(mean), torch.ones_like(scale))

@@ -21,10 +21,10 @@ def score_influence(bank: LatentBank, x: Tensor, hidden: Tensor, weight: Tensor)
     are the delta-method variance of the score.
     """
     checked_hidden(hidden, bank.dim, bank.device)
-    parts = []
+    parts, terms_of = [], bank.latent_terms()
     for block in bank.blocks(x, len(hidden)):
         with torch.no_grad():
-            log_weight, terms = bank.latent_terms(block)
+            log_weight, terms = terms_of(block)
         with torch.enable_grad():
             tilted = log_weight.expand(len(block), -1).clone().requires_grad_()
             log_prob = conditionals(tilted.log_softmax(1), terms, hidden)

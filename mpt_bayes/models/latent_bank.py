@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.latent_terms import LatentTerms
 
 _WORKING_BYTES = 2**27
+
+
+LatentTermsOf = Callable[[Tensor], tuple[Tensor, LatentTerms]]
 
 
 class LatentBank(JointModel):
@@ -38,16 +41,21 @@ class LatentBank(JointModel):
     def dtype(self) -> torch.dtype:
         """Of the computation."""
 
+    @property
     @abstractmethod
-    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
-        """Normalised log w, of shape (1, K) or (N, K), and the ℓ, for (N, D) data."""
+    def is_tabled(self) -> bool:
+        """Whether the ℓ of a block of rows are tables shared by all rows, or an array of N·K·D numbers."""
+
+    @abstractmethod
+    def latent_terms(self) -> LatentTermsOf:
+        """Asked once a call: from a block of (N, D) data to normalised log w, (1, K) or (N, K), and the ℓ."""
 
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
         """(N, P, D) log p(x_j | x_visible), in blocks of rows that fit a memory budget."""
         checked_hidden(hidden, self.dim, self.device)
-        parts = []
+        parts, terms_of = [], self.latent_terms()
         for block in self.blocks(x, len(hidden)):
-            log_weight, terms = self.latent_terms(block)
+            log_weight, terms = terms_of(block)
             parts.append(conditionals(log_weight, terms, hidden))
         return torch.cat(parts)
 
@@ -58,22 +66,24 @@ class LatentBank(JointModel):
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log p(x_visible) of the bank."""
         checked_subsets(visible, self.dim, "visible", self.device)
-        parts = []
+        parts, terms_of = [], self.latent_terms()
         for block in self.blocks(x, len(visible)):
-            log_weight, terms = self.latent_terms(block)
+            log_weight, terms = terms_of(block)
             parts.append((log_weight[:, None] + terms.subset_sums(visible)).logsumexp(2))
         return torch.cat(parts)
 
     def state_probabilities(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P, K) p(z_k | x_visible), the responsibilities of the states."""
         checked_subsets(visible, self.dim, "visible", self.device)
-        terms = [self.latent_terms(block) for block in self.blocks(x, len(visible))]
+        terms_of = self.latent_terms()
+        terms = [terms_of(block) for block in self.blocks(x, len(visible))]
         return torch.cat([(w[:, None] + t.subset_sums(visible)).softmax(2) for w, t in terms])
 
     def blocks(self, x: Tensor, n_subsets: int) -> Iterator[Tensor]:
         """Checked data in consecutive rows, few enough that the working arrays fit the budget."""
         x = checked_data(x, self.dim, dtype=self.dtype, device=self.device)
-        numbers = self.n_states * (2 * self.dim + 3 * n_subsets) + 4 * n_subsets * self.dim
+        dense = 0 if self.is_tabled else 2 * self.dim
+        numbers = self.n_states * (dense + 3 * n_subsets) + 4 * n_subsets * self.dim
         yield from x.split(max(1, _WORKING_BYTES // (8 * numbers)))
 
 

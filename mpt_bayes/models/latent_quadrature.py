@@ -12,8 +12,7 @@ from torch import Tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.emissions import BernoulliEmission, Emission, NormalEmission
 from mpt_bayes.models.grids import Grid, Rule, prior_grid
-from mpt_bayes.models.latent_bank import LatentBank
-from mpt_bayes.models.latent_terms import LatentTerms
+from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf
 
 Decoder = Callable[[Tensor], Emission]
 """From (K, L) latent values to the emission of K states over D coordinates: any torch module inside."""
@@ -99,7 +98,7 @@ class LatentQuadrature(LatentBank):
             probe = decoder(self.nodes[:1])
         if probe.n_states != 1:
             raise ModelError(f"the decoder gave {probe.n_states} states for one latent value: expected one each")
-        self._dim = probe.dim
+        self._dim, self._is_tabled = probe.dim, probe.is_tabled
 
     @classmethod
     def bernoulli(cls, logits: Callable[[Tensor], Tensor], latent_dim: int, **options: object) -> Self:
@@ -140,9 +139,15 @@ class LatentQuadrature(LatentBank):
         """K, the number of nodes in all."""
         return len(self.nodes)
 
-    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
+    @property
+    def is_tabled(self) -> bool:
+        """As the decoder's emissions are."""
+        return self._is_tabled
+
+    def latent_terms(self) -> LatentTermsOf:
         """The grid's weights and the decoder at its nodes."""
-        return self.log_weight[None], self.decoder(self.nodes).terms(x)
+        emission = self.decoder(self.nodes)
+        return lambda x: (self.log_weight[None], emission.terms(x))
 
     def restrict(self, keep: Tensor) -> Self:
         """The same latents seen through coordinates `keep`."""

@@ -16,8 +16,7 @@ from mpt_bayes.models.emissions import (
     NormalEmission,
     PoissonEmission,
 )
-from mpt_bayes.models.latent_bank import LatentBank
-from mpt_bayes.models.latent_terms import LatentTerms
+from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf
 from mpt_bayes.numerics.random import Stream, seed_from
 
 if TYPE_CHECKING:
@@ -169,9 +168,14 @@ class Mixture(LatentBank):
         """(K,) the mixing proportions."""
         return self.log_weight.exp()
 
-    def latent_terms(self, x: Tensor) -> tuple[Tensor, LatentTerms]:
+    @property
+    def is_tabled(self) -> bool:
+        """As the component densities are."""
+        return self.emission.is_tabled
+
+    def latent_terms(self) -> LatentTermsOf:
         """The mixing proportions and the component densities."""
-        return self.log_weight[None], self.emission.terms(x)
+        return lambda x: (self.log_weight[None], self.emission.terms(x))
 
     def restrict(self, keep: Tensor) -> Self:
         """The mixture of coordinates `keep`."""

@@ -120,6 +120,26 @@ def test_encoders_that_count_positions_themselves_are_refused_for_removal_only()
     first_token(DropToken(encoder, 0.1).train())
 
 
+def others() -> list[nn.Module]:
+    import transformers as hf
+
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {**SHAPE, "intermediate_size": 32}
+    distil = {"vocab_size": 40, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+    rotary = {"position_embedding_type": "rotary", "pad_token_id": 1, "mask_token_id": 4}
+    return [
+        hf.DistilBertModel(hf.DistilBertConfig(**distil)),
+        hf.ElectraModel(hf.ElectraConfig(**shape)),
+        hf.AlbertModel(hf.AlbertConfig(**shape)),
+        hf.EsmModel(hf.EsmConfig(**shape, **rotary)),
+    ]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_encoders_that_take_position_ids_may_have_their_tokens_removed(which: int) -> None:
+    assert DropToken(others()[which], 0.1, method="remove").method == "remove"
+
+
 def test_faults_are_named() -> None:
     encoder = encoders()[0]
     with pytest.raises(ArgumentError, match="rate is 1"):

@@ -1,5 +1,5 @@
 # Two commands: `make demo` and `make test`. Each sets everything up first; nothing else has to be typed.
-PYTHON ?= python3.11
+PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3))
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -7,9 +7,14 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo test test-all lint clean
 
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "mpt_bayes needs Python 3.11 or later: make PYTHON=/path/to/python"; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[data,antibody,dev]"
 	touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/mpt-bayes demo --output demo_output
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """How often 95% intervals cover the exact value: every part-A estimator, two models, thousands of seeds.
 
-    python benchmarks/coverage.py --json docs/coverage.json     # 4,000 seeds a model; the table on standard output
+    python benchmarks/coverage.py --json docs/coverage.json     # 2,500 seeds a model; the table on standard output
     python benchmarks/coverage.py --runs 200                    # a quick look
 more than drawing its masks: the estimators are those of the public API.
 """
@@ -151,8 +151,8 @@ def markdown(lines: list[Line]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=4000)
-    parser.add_argument("--number", type=int, default=32, help="orders, or masks a size")
+    parser.add_argument("--runs", type=int, default=2500)
+    parser.add_argument("--number", type=int, default=64, help="orders, or masks a size")
     parser.add_argument("--json", type=Path, help="also write the lines here")
     arguments = parser.parse_args()
     lines = [line for name in MODELS for line in measure(name, arguments.number, arguments.runs)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 INK, SCORE, EXACT, BIAS = "#2b2d33", "#2a6f97", "#d1495b", "#e09f3e"
 BAND = 1.96
 """Half-width of error bands in standard errors: about 95%."""
+LEAST_ERROR = 1e-12
+"""Nats per datum below which a standard error is rounding."""
 STEPS_UP_TO = 30
 """Curves of up to this many sizes are drawn as bars of width one, whose areas add up to the total."""
 
@@ -33,22 +36,34 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
     """
     if curve.total.estimand.endswith("per datum"):
         raise ArgumentError("pass the curve in total nats, not curve.per_datum: the figure divides it itself")
+    from matplotlib.ticker import MaxNLocator
+
     ax = _axes(ax)
     n, sizes = curve.total.n_data, curve.sizes
     scores, band = curve.scores / n, BAND * np.nan_to_num(curve.standard_errors) / n
     small = len(sizes) <= STEPS_UP_TO
     if small:
-        ax.bar(sizes, scores, width=1.0, color=SCORE, alpha=0.22, edgecolor="white", linewidth=0.8)
+        ax.bar(sizes, scores, width=1.0, color=SCORE, alpha=0.25, edgecolor="white", linewidth=1.6)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=15))
     else:
         ax.fill_between(sizes, 0, scores, color=SCORE, alpha=0.18, linewidth=0)
     ax.fill_between(sizes, scores - band, scores + band, color=SCORE, alpha=0.35, linewidth=0)
     ax.plot(sizes, scores, color=SCORE, linewidth=1.8, marker="o" if small else None, markersize=4)
     ax.axhline(0, color=INK, linewidth=0.8)
-    error = curve.total.standard_error
-    lines = [f"area  Σ S(m) = {curve.total.value / n:.5g}" + (f" ± {error / n:.2g}" if error is not None else "")]
+    error = (curve.total.standard_error or 0.0) / n
+    places = max(0, 1 - math.floor(math.log10(error))) if error > LEAST_ERROR else 4
+    total = f"{curve.total.value / n:.{places}f}"
+    lines = [
+        f"area  Σ S(m) = {total} ± {error:.{places}f}" if error > LEAST_ERROR else f"area  Σ S(m) = {total}, exact"
+    ]
     if log_marginal_likelihood is not None:
-        lines.append(f"exact  log p(x) = {log_marginal_likelihood / n:.5g}")
-    ax.text(0.04, 0.05, "\n".join(lines), transform=ax.transAxes, va="bottom", fontsize=10, color=INK, bbox=_paper())
+        lines.append(f"exact  log p(x) = {log_marginal_likelihood / n:.{places}f}")
+    middle = 0.5 * float(np.nanmedian(scores))
+    roomy = abs(middle) > 0.15 * float(np.nanmax(np.append(scores, 0)) - np.nanmin(np.append(scores, 0)))
+    if roomy:  # inside the area that it names
+        ax.text(1 + 0.06 * len(sizes), middle, "\n".join(lines), va="center", color=INK, bbox=_paper())
+    else:
+        ax.text(0.05, 0.08, "\n".join(lines), transform=ax.transAxes, va="bottom", color=INK, bbox=_paper())
     ax.set_xlim(0.5, len(sizes) + 0.5)
     ax.set_xlabel("hidden coordinates m")
     ax.set_ylabel("score S(m), nats per datum" if n > 1 else "score S(m), nats")
@@ -68,22 +83,15 @@ def plot_convergence(result: Convergence, *, ax: Axes | None = None) -> Axes:
     ends = np.array([np.subtract(e.interval(), e.value) for e in known]).reshape(-1, 2) / n
     numbers = [m for m, e in zip(result.numbers, result.estimates, strict=True) if e.standard_error is not None]
     values = np.array([e.value for e in known]) / n
-    ax.errorbar(numbers, values, yerr=np.abs(ends).T, color=SCORE, marker="o", markersize=5, capsize=3, linewidth=1.6)
+    ax.errorbar(numbers, values, yerr=np.abs(ends).T, color=SCORE, marker="o", capsize=3, label="cumulative score, 95%")
     if result.log_marginal_likelihood is not None:
-        ax.axhline(result.log_marginal_likelihood / n, color=EXACT, linewidth=1.6, zorder=0)
-        ax.annotate(
-            f"exact log p(x) = {result.log_marginal_likelihood / n:.5g}",
-            (1, result.log_marginal_likelihood / n),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4, 4),
-            textcoords="offset points",
-            ha="right",
-            color=EXACT,
-        )
+        exact = result.log_marginal_likelihood / n
+        ax.axhline(exact, color=EXACT, linewidth=1.6, zorder=0, label=f"exact log p(x) = {exact:.5g}")
+    ax.legend(frameon=False)
     ax.set_xscale("log", base=2)
     ax.set_xticks(list(result.numbers), [str(number) for number in result.numbers])
     ax.minorticks_off()
-    ax.set_xlabel(f"number in {result.estimates[-1].design.split('(')[0]}")
+    ax.set_xlabel(f"n in {result.estimates[-1].design.split('(')[0]}(n)")
     ax.set_ylabel("cumulative score, nats per datum" if n > 1 else "cumulative score, nats")
     return _tidy(ax)
 
@@ -109,7 +117,7 @@ def plot_sweep(result: Sweep, *, mark: float = 0.15, ax: Axes | None = None) -> 
         ax.annotate("", xy=(x, y), xytext=(x, exact), arrowprops={"arrowstyle": "<->", "color": BIAS, "linewidth": 1.8})
         left = x > result.rates.mean()
         ax.annotate(
-            f"bias {result.bias[i] / n:+.3g}\nat rate {x:g}",
+            f"bias {result.bias[i] / n:+.3g}\nat rate {x:.2g}",
             (x, (y + exact) / 2),
             xytext=(-8 if left else 8, 0),
             textcoords="offset points",
@@ -135,7 +143,9 @@ def plot_attribution(result: Attribution, *, names: list[str] | None = None, ax:
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_xlabel("share of log p(x), nats per datum")
     ax.set_ylabel("coordinate")
-    return _tidy(ax)
+    _tidy(ax)
+    ax.grid(visible=False, axis="y")
+    return ax
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -19,10 +19,10 @@ from mpt_bayes.models import PPCA, FactorAnalysis, Gaussian, GaussianProcess, Jo
 class ModelOptions:
     """What the command line says about a model; each name uses what it needs."""
 
-    latent_dim: int
-    kernel: str
-    ridge: float
-    missing: Missing
+    latent_dim: int = 2
+    kernel: str = "rbf"
+    ridge: float = 0.0
+    missing: Missing = "error"
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,15 @@ ARCHITECTURES = {
 
 def fast_tokenizer():
     """WordPiece with [CLS] … [SEP]."""
-    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    return wordpiece(VOCABULARY)
+
+
+def wordpiece(vocabulary):
+    """A fast WordPiece tokenizer; ids are places in the vocabulary."""
+    ids = {word: i for i, word in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 0))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
     names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"}
     return tr.PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names)
 

@@ -5,6 +5,8 @@ from mpt_bayes.lm.antibody import antibody, antibody_sequences
 from mpt_bayes.lm.batches import Budget
 from mpt_bayes.lm.conditional import TextConditional
 from mpt_bayes.lm.loading import adapt, load, masked_diffusion, random_twin
+from mpt_bayes.lm.orders import OrderSpread, order_spread
+from mpt_bayes.lm.pseudo import pseudo_log_likelihood
 from mpt_bayes.lm.results import CorpusScore, Perplexity, Skipped, TextScore
 from mpt_bayes.lm.scoring import ORDER_AGNOSTIC, score
 from mpt_bayes.lm.text import EncodedText, encode, from_ids
@@ -15,6 +17,7 @@ __all__ = [
     "CorpusScore",
     "EncodedText",
     "MaskedLM",
+    "OrderSpread",
     "Perplexity",
     "Skipped",
     "TextConditional",
@@ -26,6 +29,8 @@ __all__ = [
     "from_ids",
     "load",
     "masked_diffusion",
+    "order_spread",
+    "pseudo_log_likelihood",
     "random_twin",
     "score",
 ]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.base import ENUMERATED, MaskBatch, Sampling
+from mpt_bayes.results import Estimate
+from mpt_bayes.results.estimate import satterthwaite
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,3 +87,23 @@ def column_variances(sampling: Sampling, contributions: Tensor) -> Tensor:
         left = 1.0 if sampling.fraction is None else 1 - float(sampling.fraction[member][0])
         variance += left * len(names) / (len(names) - 1) * (sums - sums.mean(0)).square().sum(0)
     return variance
+
+
+def pooled(groups: list[list[PieceScore]], per_text: NDArray[np.float64], like: Estimate, *, estimand: str) -> Estimate:
+    """The sum over texts. Pieces of one group share text and masks: their errors add before squaring."""
+    known = all(not math.isnan(group[0].variance) for group in groups)
+    variances = [len(group) ** 2 * group[0].variance for group in groups]
+    frees = [group[0].degrees_of_freedom for group in groups]
+    return Estimate(
+        value=float(np.sum(per_text)),
+        standard_error=math.sqrt(sum(variances)) if known else None,
+        degrees_of_freedom=satterthwaite(variances, frees) if known else math.inf,
+        estimand=estimand,
+        n_data=len(per_text),
+        n_evaluations=sum(len(group[0].mask_scores) for group in groups),
+        seed=like.seed,
+        design=like.design,
+        data_digest=hashlib.sha256("".join(g[0].digest * len(g) for g in groups).encode()).hexdigest(),
+        per_row=per_text,
+        note="" if known else "a standard error needs at least two independent draws a text: raise the budget",
+    )

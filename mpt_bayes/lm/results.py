@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.lm.reduction import PieceScore
+from mpt_bayes.lm.reduction import PieceScore, pooled
 from mpt_bayes.results import Estimate, ScoreCurve
 from mpt_bayes.results.curve import finite_or_none
-from mpt_bayes.results.estimate import SCHEMA_VERSION, satterthwaite
+from mpt_bayes.results.estimate import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,9 +195,7 @@ class CorpusScore:
             for ours, theirs in zip(a.pieces, b.pieces, strict=True):
                 unique.setdefault(ours.digest, []).append(ours.minus(theirs))
         differences = np.array([a.total.value - b.total.value for a, b in pairs])
-        return corpus_estimate(
-            list(unique.values()), differences, self.total, estimand=f"difference of {self.total.estimand}"
-        )
+        return pooled(list(unique.values()), differences, self.total, estimand=f"difference of {self.total.estimand}")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with a schema version."""
@@ -244,28 +241,6 @@ class CorpusScore:
     def __repr__(self) -> str:
         skipped = f", {len(self.skipped)} skipped" if self.skipped else ""
         return f"CorpusScore({self.model}: {len(self.texts)} texts{skipped}, {self.total})"
-
-
-def corpus_estimate(
-    groups: list[list[PieceScore]], per_text: NDArray[np.float64], like: Estimate, *, estimand: str
-) -> Estimate:
-    """The sum over texts. Pieces of one group share text and masks: their errors add before squaring."""
-    known = all(not math.isnan(group[0].variance) for group in groups)
-    variances = [len(group) ** 2 * group[0].variance for group in groups]
-    frees = [group[0].degrees_of_freedom for group in groups]
-    return Estimate(
-        value=float(np.sum(per_text)),
-        standard_error=math.sqrt(sum(variances)) if known else None,
-        degrees_of_freedom=satterthwaite(variances, frees) if known else math.inf,
-        estimand=estimand,
-        n_data=len(per_text),
-        n_evaluations=sum(len(group[0].mask_scores) for group in groups),
-        seed=like.seed,
-        design=like.design,
-        data_digest=hashlib.sha256("".join(g[0].digest * len(g) for g in groups).encode()).hexdigest(),
-        per_row=per_text,
-        note="" if known else "a standard error needs at least two independent draws a text: raise the budget",
-    )
 
 
 def _shares_masks(a: TextScore, b: TextScore) -> bool:

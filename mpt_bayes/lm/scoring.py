@@ -5,26 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
-
-import numpy as np
-import torch
+from typing import Final
 
 from mpt_bayes.checks import checked_count
-from mpt_bayes.errors import ArgumentError, DataError, EstimandError
-from mpt_bayes.estimation.curve import curve_of
+from mpt_bayes.errors import ArgumentError, EstimandError
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.batches import Budget, Work
+from mpt_bayes.lm.corpus import Label, corpus_score
 from mpt_bayes.lm.engine import run_works
 from mpt_bayes.lm.reduction import PieceScore
-from mpt_bayes.lm.results import CorpusScore, Skipped, TextScore, corpus_estimate
+from mpt_bayes.lm.results import CorpusScore
+from mpt_bayes.lm.rows import EmptyText, Row, Text, encoded_rows
 from mpt_bayes.lm.store import UnitStore
-from mpt_bayes.lm.text import EncodedText, LongText, fitted
+from mpt_bayes.lm.text import EncodedText, LongText
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, MaskBatch, MaskDesign, StratifiedSizes, UniformSize
 from mpt_bayes.numerics.random import Stream
-from mpt_bayes.results import Estimate
 
 ORDER_AGNOSTIC: Final = "expected order-agnostic log-likelihood"
 """Σ_m S(m) = E_π[log p_π(x)] of a set of conditionals: a lower bound on log E_π[p_π(x)], and never called log p(x)."""
@@ -33,20 +29,6 @@ DEFAULT_BUDGET: Final = 128
 PILOT: Final = 16
 UNITS_AT_ONCE: Final = 2**17
 """Units planned together: bounds the memory of a large corpus, and does not change any number."""
-
-EmptyText = Literal["error", "skip"]
-Text = str | EncodedText
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """A text as given: its pieces, or why there are none."""
-
-    row: int
-    name: str
-    pieces: tuple[EncodedText, ...]
-    reason: str = ""
-    note: str = ""
 
 
 def score(
@@ -106,10 +88,10 @@ def score(
         chosen = _allocated(model, rows, target_standard_error, seed, batch)
     scores = score_pieces(model, rows, chosen, seed=seed, batch=batch, store=store)
     estimand = ORDER_AGNOSTIC if prompts is None else f"{ORDER_AGNOSTIC} given the prompt"
-    label = repr(design) if design is not None else f"budget of {budget or DEFAULT_BUDGET} passes a text"
+    how = repr(design) if design is not None else f"budget of {budget or DEFAULT_BUDGET} passes a text"
     if target_standard_error is not None:
-        label = f"passes for a standard error of {target_standard_error:g}"
-    return corpus_score(model, rows, scores, estimand=estimand, design=label, seed=seed)
+        how = f"passes for a standard error of {target_standard_error:g}"
+    return corpus_score(model, rows, scores, Label(estimand, how, seed))
 
 
 def design_of_budget(n_tokens: int, budget: int) -> MaskDesign:
@@ -126,43 +108,6 @@ def chosen_designs(design: MaskDesign | None, budget: int | None) -> Callable[[E
         return lambda text: design
     passes = DEFAULT_BUDGET if budget is None else budget
     return lambda text: design_of_budget(text.dim, passes)
-
-
-def encoded_rows(
-    model: MaskedLM,
-    texts: Sequence[Text],
-    prompts: Sequence[str] | None,
-    names: Sequence[str] | None,
-    long_text: LongText,
-    empty: EmptyText,
-) -> list[Row]:
-    """Every text as pieces that fit the model, in the order given; the first fault is named with its row."""
-    if empty not in ("error", "skip"):
-        raise ArgumentError(f"empty is {empty!r}: expected 'error' or 'skip'")
-    if isinstance(texts, str) or not len(texts):
-        raise ArgumentError("texts must be a list of at least one text: for a single one pass [text]")
-    for label, other in (("prompts", prompts), ("names", names)):
-        if other is not None and len(other) != len(texts):
-            raise ArgumentError(f"{label} has {len(other)} entries for {len(texts)} texts: give one each")
-    rows = []
-    for row, text in enumerate(texts):
-        name = names[row] if names is not None else str(row)
-        if isinstance(text, str) and empty == "skip" and not text.strip():
-            rows.append(Row(row, name, (), reason="the text is empty"))
-            continue
-        if isinstance(text, EncodedText):
-            encoded = model.checked(text, row)
-        else:
-            encoded = model.encode(text, prompt="" if prompts is None else prompts[row], row=row)
-        pieces = tuple(fitted(encoded, model.max_length, long_text, row))
-        notes = [f"{encoded.n_unknown} tokens are unknown to the tokenizer"] * bool(encoded.n_unknown)
-        dropped = encoded.dim - sum(piece.dim for piece in pieces)
-        notes += [f"truncated: the last {dropped} tokens are not scored"] * bool(dropped)
-        notes += [f"the sum of {len(pieces)} windows scored apart"] * (len(pieces) > 1)
-        rows.append(Row(row, name, pieces, note="; ".join(notes)))
-    if not any(row.pieces for row in rows):
-        raise DataError(f"none of the {len(rows)} texts has tokens to score")
-    return rows
 
 
 def score_pieces(
@@ -185,49 +130,6 @@ def score_pieces(
         for (text, _, masks), values in zip(group, log_probs, strict=True):
             scores[text.digest] = PieceScore.of(text.digest, masks, values)
     return scores
-
-
-def corpus_score(
-    model: MaskedLM, rows: Sequence[Row], scores: dict[str, PieceScore], *, estimand: str, design: str, seed: int | None
-) -> CorpusScore:
-    """The results row by row, and their sum."""
-    results: list[TextScore | Skipped] = []
-    groups: dict[str, list[PieceScore]] = {}
-    for row in rows:
-        if not row.pieces:
-            results.append(Skipped(row.row, row.name, row.reason))
-            continue
-        pieces = tuple(scores[piece.digest] for piece in row.pieces)
-        for piece in pieces:
-            groups.setdefault(piece.digest, []).append(piece)
-        results.append(_text_score(row, pieces, estimand, design, seed))
-    scored = [result for result in results if isinstance(result, TextScore)]
-    values = np.array([text.total.value for text in scored])
-    total = corpus_estimate(list(groups.values()), values, scored[0].total, estimand=estimand)
-    return CorpusScore(tuple(results), total, model.name, model.digest)
-
-
-def _text_score(row: Row, pieces: tuple[PieceScore, ...], estimand: str, design: str, seed: int | None) -> TextScore:
-    repeats: dict[str, list[PieceScore]] = {}
-    for piece in pieces:
-        repeats.setdefault(piece.digest, []).append(piece)
-    template = Estimate(0.0, None, math.inf, estimand, 1, 0, seed, design, "")
-    whole = corpus_estimate(
-        list(repeats.values()), np.array([sum(piece.total for piece in pieces)]), template, estimand=estimand
-    )
-    total = replace(whole, note="; ".join(note for note in (row.note, whole.note) if note))
-    words = [piece.words for piece in row.pieces]
-    return TextScore(
-        row=row.row,
-        name=row.name,
-        tokens=tuple(token for piece in row.pieces for token in piece.tokens),
-        total=total,
-        curve=curve_of(pieces[0].tally, total) if len(pieces) == 1 else None,
-        shares=torch.cat([piece.shares for piece in pieces]).numpy(),
-        share_standard_errors=torch.cat([piece.share_variances for piece in pieces]).sqrt().numpy(),
-        n_words=None if any(w is None for w in words) else sum(len(w.unique()) for w in words if w is not None),
-        pieces=pieces,
-    )
 
 
 Drawn = tuple[EncodedText, MaskDesign, MaskBatch]

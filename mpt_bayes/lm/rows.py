@@ -1,0 +1,62 @@
+"""Texts as given, row by row: encoded, cut to the model's window, or left out with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.lm.adapter import MaskedLM
+from mpt_bayes.lm.text import EncodedText, LongText, fitted
+
+EmptyText = Literal["error", "skip"]
+Text = str | EncodedText
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A text as given: its pieces, or why there are none."""
+
+    row: int
+    name: str
+    pieces: tuple[EncodedText, ...]
+    reason: str = ""
+    note: str = ""
+
+
+def encoded_rows(
+    model: MaskedLM,
+    texts: Sequence[Text],
+    prompts: Sequence[str] | None,
+    names: Sequence[str] | None,
+    long_text: LongText,
+    empty: EmptyText,
+) -> list[Row]:
+    """Every text as pieces that fit the model, in the order given; the first fault is named with its row."""
+    if empty not in ("error", "skip"):
+        raise ArgumentError(f"empty is {empty!r}: expected 'error' or 'skip'")
+    if isinstance(texts, str) or not len(texts):
+        raise ArgumentError("texts must be a list of at least one text: for a single one pass [text]")
+    for label, other in (("prompts", prompts), ("names", names)):
+        if other is not None and len(other) != len(texts):
+            raise ArgumentError(f"{label} has {len(other)} entries for {len(texts)} texts: give one each")
+    rows = []
+    for row, text in enumerate(texts):
+        name = names[row] if names is not None else str(row)
+        if isinstance(text, str) and empty == "skip" and not text.strip():
+            rows.append(Row(row, name, (), reason="the text is empty"))
+            continue
+        if isinstance(text, EncodedText):
+            encoded = model.checked(text, row)
+        else:
+            encoded = model.encode(text, prompt="" if prompts is None else prompts[row], row=row)
+        pieces = tuple(fitted(encoded, model.max_length, long_text, row))
+        notes = [f"{encoded.n_unknown} tokens are unknown to the tokenizer"] * bool(encoded.n_unknown)
+        dropped = encoded.dim - sum(piece.dim for piece in pieces)
+        notes += [f"truncated: the last {dropped} tokens are not scored"] * bool(dropped)
+        notes += [f"the sum of {len(pieces)} windows scored apart"] * (len(pieces) > 1)
+        rows.append(Row(row, name, pieces, note="; ".join(notes)))
+    if not any(row.pieces for row in rows):
+        raise DataError(f"none of the {len(rows)} texts has tokens to score")
+    return rows

@@ -12,7 +12,6 @@ from torch import Tensor
 from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel
-from mpt_bayes.numerics.cholesky import cholesky
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -75,11 +74,11 @@ class LowRankGaussian(JointModel):
         """(N, P, D) log p(x_j | x_visible): one K × K factorisation a mask, shared by all rows."""
         checked_hidden(hidden, self.dim, self.device)
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
-        factor, latent = self._posterior(x, ~hidden)
+        root, latent, _ = self._posterior(x, ~hidden)
         loading = self.loading.T.expand(len(hidden), -1, -1)
-        spread = torch.linalg.solve_triangular(factor, loading, upper=False).square().sum(1)  # (P, D) w Λ⁻¹ w
-        variance = (self.noise + spread)[:, None]
-        residual = x - self.mean - latent @ self.loading.T  # (P, N, D)
+        spread = torch.linalg.solve_triangular(root.mT, loading, upper=False).square().sum(1)  # (P, D) w Λ⁻¹ w
+        variance = torch.where(hidden, self.noise + spread, 1)[:, None]
+        residual = torch.where(hidden[:, None], x - self.mean - latent @ self.loading.T, 0)  # (P, N, D)
         log_prob = -0.5 * (residual.square() / variance + variance.log() + LOG_2PI)
         return torch.where(hidden[:, None], log_prob, 0).transpose(0, 1)
 
@@ -91,21 +90,25 @@ class LowRankGaussian(JointModel):
         """(N, P) log N(x_visible; ·), by the matrix determinant lemma and the residual form."""
         checked_subsets(visible, self.dim, "visible", self.device)
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
-        factor, latent = self._posterior(x, visible)
-        residual = x - self.mean - latent @ self.loading.T
-        misfit = torch.where(visible[:, None], residual.square() / self.noise, 0).sum(2)  # (P, N)
+        root, latent, misfit = self._posterior(x, visible)
         constants = torch.where(visible, self.noise.log() + LOG_2PI, 0).sum(1)
-        log_det = 2 * factor.diagonal(dim1=1, dim2=2).log().sum(1)
+        log_det = 2 * root.diagonal(dim1=1, dim2=2).abs().log().sum(1)
         return -0.5 * (misfit + latent.square().sum(2) + (constants + log_det)[:, None]).T
 
-    def _posterior(self, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-        """Given each subset: the Cholesky factors of Λ, (P, K, K), and the latent means ẑ, (P, N, K)."""
-        scale = self.noise.sqrt()
-        scaled = torch.where(visible[..., None], self.loading / scale[:, None], 0)  # (P, D, K), zero rows where hidden
+    def _posterior(self, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Given each subset: roots R of Λ = RᵀR, (P, K, K) upper; ẑ, (P, N, K); and Σ (x - μ - w ẑ)² / ψ, (P, N).
+
+        By orthogonal factors of the scaled loading over the identity: Λ itself, which squares the condition number,
+        is never formed. Hidden coordinates are zero rows, chosen before anything is divided.
+        """
+        scale = torch.where(visible, self.noise, 1).sqrt()
+        scaled = torch.where(visible[..., None], self.loading, 0) / scale[..., None]  # (P, D, K)
+        target = torch.where(visible[:, None], x - self.mean, 0) / scale[:, None]  # (P, N, D)
         identity = torch.eye(self.latent_dim, dtype=self.mean.dtype, device=self.device)
-        factor = cholesky(identity + scaled.transpose(1, 2) @ scaled, "the latent posterior precision")
-        projected = ((x - self.mean) / scale) @ scaled  # (P, N, K)
-        return factor, torch.cholesky_solve(projected.transpose(1, 2), factor).transpose(1, 2)
+        orthogonal, root = torch.linalg.qr(torch.cat([scaled, identity.expand(len(visible), -1, -1)], 1))
+        projected = orthogonal[:, : self.dim].mT @ target.mT  # (P, K, N)
+        latent = torch.linalg.solve_triangular(root, projected, upper=True).mT
+        return root, latent, (target - latent @ scaled.mT).square().sum(2)
 
     def _fitted(self) -> LowRankParameters:
         if self._parameters is None:

@@ -10,7 +10,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "mpt_bayes needs Python 3.11 or later: make PYTHON=/path/to/python"; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[data,antibody,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[data,antibody,pretrain,dev]"
 	touch $@
 
 demo: $(INSTALLED)

@@ -1,6 +1,7 @@
 """Pre-training: the configuration, the examples, the languages, and runs that can be killed."""
 
 import dataclasses
+import hashlib
 import json
 import signal
 import subprocess
@@ -108,6 +109,17 @@ def test_laws_that_make_no_sense_are_refused(masks, message):
 @pytest.fixture(scope="module")
 def text_corpus():
     return pretraining.load_corpus(pretraining.CorpusConfig("pydoc", length=30, held_out=16, vocabulary=600))
+
+
+def test_the_same_texts_give_the_same_tokenizer_in_every_process(text_corpus):
+    """Two processes with different hash seeds; a trainer that breaks ties by a hash table fails this."""
+    program = (
+        "from mpt_bayes.lm import pretraining as p; import hashlib;"
+        "c = p.load_corpus(p.CorpusConfig('pydoc', length=30, held_out=16, vocabulary=600));"
+        "print(hashlib.sha256(c.blocks.numpy().tobytes()).hexdigest())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == hashlib.sha256(text_corpus.blocks.numpy().tobytes()).hexdigest()
 
 
 def test_corruption_has_its_shares_and_touches_only_what_is_hidden(text_corpus):

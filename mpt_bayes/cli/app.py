@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mpt_bayes.cli import compare, data, demo, sweep, verify
+from mpt_bayes.cli import compare, data, demo, lm, sweep, verify
 
 app = typer.Typer(
     help="Masked-prediction scores beside the log marginal likelihood.",
@@ -19,6 +19,7 @@ app.command("data")(data.data)
 app.command("demo")(demo.demo)
 app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
+app.add_typer(lm.app, name="lm")
 
 
 @app.callback()

@@ -11,6 +11,7 @@ from mpt_bayes.lm.pretraining.config import (
 from mpt_bayes.lm.pretraining.corpora import Corpus, load_corpus
 from mpt_bayes.lm.pretraining.held_out import HeldOut, HeldOutScores, Share, share_of_context
 from mpt_bayes.lm.pretraining.languages import Language, cyclic_language, table_language
+from mpt_bayes.lm.pretraining.records import RunFolder
 from mpt_bayes.lm.pretraining.run import PretrainedRun, load_run, pretrain
 from mpt_bayes.lm.pretraining.study import RunComparison, Study, compare_runs
 
@@ -26,6 +27,7 @@ __all__ = [
     "PretrainConfig",
     "PretrainedRun",
     "RunComparison",
+    "RunFolder",
     "Share",
     "Study",
     "TrainingConfig",

@@ -20,6 +20,13 @@ class Evaluator:
             None if language is None else (self.held_out.exact(language), self.held_out.context_free(language))
         )
 
+    def reference_curves(self) -> dict[str, list[float]]:
+        """S(m) per sequence of the exact joint and of the best prediction without context; nothing for a text."""
+        if self.references is None:
+            return {}
+        exact, context_free = self.references
+        return {"exact_curve": exact.curve.tolist(), "context_free_curve": context_free.curve.tolist()}
+
     def evaluate(self, model: MaskedLM) -> dict[str, Any]:
         """Curve and area per sequence with standard errors; for a language also the share of what context is worth."""
         scores = self.held_out.score(model)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mpt_bayes.errors import ArgumentError
+from mpt_bayes.errors import ArgumentError, DependencyError
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.loading import load, masked_diffusion
 from mpt_bayes.lm.pretraining.config import PretrainConfig
@@ -52,12 +53,15 @@ def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False
         ArgumentError: a folder that holds a run and no `resume`, another configuration, corruption or an architecture
             that do not go together.
         DataError: a corpus that is not there or too small.
+        DependencyError: accelerate is not installed.
     """
     if config.model.architecture != "bert" and (config.masks.random or config.masks.keep):
         raise ArgumentError(
             f"masks.random and masks.keep are for BERT: {config.model.architecture} removes hidden tokens from the "
             "encoder, set both to 0"
         )
+    if find_spec("accelerate") is None:
+        raise DependencyError("training needs the package accelerate: pip install 'mpt_bayes[pretrain]'")
     from mpt_bayes.lm.pretraining.trainer import train
 
     run = RunFolder(Path(folder))
@@ -73,6 +77,7 @@ def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False
     train(config, model, examples, evaluator, run, start)
     result = {
         **{name: value for name, value in run.rows("evaluation")[-1].items() if name != "kind"},
+        **evaluator.reference_curves(),
         "parameters": int(module.num_parameters()),
         "mask_token_id": corpus.mask_token_id,
         "held_out_digest": evaluator.held_out.digest,
@@ -103,15 +108,17 @@ def load_run(folder: str | Path) -> PretrainedRun:
     Raises:
         ArgumentError: no finished run there.
     """
-    run = RunFolder(Path(folder))
-    result = run.result()
-    if (run.model / "tokenizer.json").exists():
-        return PretrainedRun(run, load(run.model), result)
     from transformers import AutoModelForMaskedLM
 
     import mpt_bayes.lm.architectures  # noqa: F401 - tells the Auto classes of this library's own model types
+    from mpt_bayes.lm.pretraining.trainer import quiet
 
-    module = AutoModelForMaskedLM.from_pretrained(run.model).eval()
+    run = RunFolder(Path(folder))
+    result = run.result()
+    with quiet():
+        if (run.model / "tokenizer.json").exists():
+            return PretrainedRun(run, load(run.model), result)
+        module = AutoModelForMaskedLM.from_pretrained(run.model).eval()
     return PretrainedRun(run, masked_diffusion(module, mask_token_id=result["mask_token_id"]), result)
 
 

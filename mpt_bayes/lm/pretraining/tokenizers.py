@@ -21,7 +21,10 @@ SPECIAL = {
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int, *, max_length: int) -> PreTrainedTokenizerFast:
-    """A lower-casing WordPiece tokenizer (as BERT's) trained on `texts`, ready for `save_pretrained`.
+    """A lower-casing byte-pair tokenizer trained on `texts`, ready for `save_pretrained`; words are what spaces part.
+
+    The same texts give the same tokenizer in every process, without which no run could be resumed or paired with
+    another. (The WordPiece trainer of the tokenizers library breaks ties by the order of a hash table, and does not.)
 
     Args:
         texts: any number of documents.
@@ -33,19 +36,17 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int, *, max_length: int) -
 
     Example:
         >>> tokenizer = train_tokenizer(["the cat sat", "the mat"], 40, max_length=16)
-        >>> tokenizer.decode(tokenizer("The cat").input_ids)
-        '[CLS] the cat [SEP]'
+        >>> tokenizer.tokenize("The cat")
+        ['▁the', '▁cat']
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     checked_count(vocabulary, "vocabulary", len(SPECIAL) + 1)
-    tokenizer = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk_token"]))
+    tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL["unk_token"]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocabulary, special_tokens=list(SPECIAL.values()), show_progress=False
-    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(SPECIAL.values()), show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
     return _wrapped(tokenizer, max_length)
 

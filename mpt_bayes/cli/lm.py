@@ -1,0 +1,12 @@
+"""`mpt-bayes lm`: the commands for masked language models."""
+
+from __future__ import annotations
+
+import typer
+
+from mpt_bayes.cli import lm_pretrain, lm_rank
+
+app = typer.Typer(help="Masked language models: pre-training and representation rank.", no_args_is_help=True)
+
+app.command("pretrain")(lm_pretrain.pretrain)
+app.command("rank")(lm_rank.rank)

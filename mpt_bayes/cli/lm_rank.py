@@ -1,0 +1,78 @@
+"""`mpt-bayes lm rank`: effective rank of representations by layer, of runs of `lm pretrain` or any masked LM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from mpt_bayes.cli import options, output
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.lm import EncodedText, MaskedLM
+from mpt_bayes.lm.rank import RankTable, representation_rank
+
+Models = Annotated[list[str], typer.Argument(help="Run folders of `lm pretrain`, model folders or hub names.")]
+Input = Annotated[Path | None, typer.Option("--input", help="Lines of text; by default a run's held-out sequences.")]
+Rate = Annotated[float, typer.Option(help="Mask rate.")]
+Tau = Annotated[float, typer.Option(help="Share of the squared singular values to reach.")]
+Center = Annotated[bool, typer.Option("--center", help="Subtract the mean representation first.")]
+
+
+def rank(
+    models: Models,
+    input: Input = None,
+    rate: Rate = 0.15,
+    tau: Tau = 0.9,
+    center: Center = False,
+    seed: options.Seed = 0,
+    json: options.JsonTo = None,
+) -> None:
+    """Effective rank by layer: visible tokens with and without [MASK] beside them, and [MASK]s themselves."""
+    with output.working("representations") as clock:
+        tables = []
+        for name in models:
+            model, texts = _loaded(name, input)
+            tables.append(representation_rank(model, texts, rate=rate, tau=tau, center=center, seed=seed))
+    fields = {"models": [table.to_dict() for table in tables], "seconds": clock.seconds}
+    output.deliver("lm rank", fields, json, lambda: _report(tables))
+
+
+def _loaded(name: str, source: Path | None) -> tuple[MaskedLM, list[EncodedText]]:
+    from mpt_bayes import lm
+    from mpt_bayes.lm import pretraining
+
+    folder = pretraining.RunFolder(Path(name))
+    if folder.finished:
+        run = pretraining.load_run(name)
+        run.model.name = folder.path.name
+        if source is None:
+            return run.model, pretraining.load_corpus(folder.config().corpus).held_out
+        model = run.model
+    else:
+        model = lm.load(name)
+    if source is None:
+        raise ArgumentError(f"{name} is not a run of `lm pretrain`: say what text to represent with --input FILE")
+    try:
+        lines = source.read_text().splitlines()
+    except OSError as error:
+        raise ArgumentError(f"--input {source} cannot be read: {error.strerror}") from error
+    return model, [model.encode(line, row=row) for row, line in enumerate(lines) if line.strip()]
+
+
+def _report(tables: list[RankTable]) -> Table:
+    first = tables[0]
+    centring = ", centred" if first.center else ""
+    report = Table(
+        title=f"effective rank at τ = {first.tau:g}{centring}; mask rate {first.rate:g}", title_justify="left"
+    )
+    for heading in ("model", "layer", "without [MASK]", "with [MASK]", "gap", "[MASK] rows", "width"):
+        report.add_column(heading, justify="left" if heading == "model" else "right")
+    for table in tables:
+        for row in table.layers:
+            mask = "none" if row.mask is None else str(row.mask)
+            report.add_row(
+                table.name, str(row.layer), str(row.whole), str(row.masked), f"{row.gap:+d}", mask, str(table.width)
+            )
+    return report

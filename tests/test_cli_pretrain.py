@@ -1,0 +1,115 @@
+"""`mpt-bayes lm pretrain` and `lm rank`, and every shipped experiment at a reduced size."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mpt_bayes.cli import main
+from mpt_bayes.lm import pretraining
+
+EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments" / "pretraining").glob("*.toml"))
+SMALL = """
+[corpus]
+kind = "hmm"
+length = 8
+held_out = 12
+states = 3
+letters = 5
+[model]
+layers = 2
+width = 16
+heads = 2
+[training]
+steps = 6
+batch = 4
+save_every = 4
+warmup = 2
+[evaluation]
+every = 3
+rows = 12
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(SMALL + '[variants.bert]\n[variants.mae.model]\narchitecture = "mae_lm"\n')
+    return path
+
+
+def test_a_study_is_trained_compared_drawn_and_ranked(study, tmp_path, capsys):
+    out = tmp_path / "runs"
+    assert main(["lm", "pretrain", str(study), "--out", str(out), "--json", "-"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["run"] for run in runs] == ["bert", "mae"]
+    assert runs[0]["difference"] == 0
+    assert runs[1]["flops"] < runs[0]["flops"] * 1.5
+    for name in ("bert", "mae"):
+        assert {path.name for path in (out / name / "figures").iterdir()} == {"curve.png", "training.png"}
+    assert main(["lm", "rank", str(out / "bert"), str(out / "mae"), "--center", "--json", "-"]) == 0
+    models = json.loads(capsys.readouterr().out)["models"]
+    assert [model["name"] for model in models] == ["bert", "mae"]
+    assert [row["mask"] is None for row in models[1]["layers"]] == [True] * 3
+    assert all(model["center"] for model in models)
+
+
+def test_a_finished_study_is_not_trained_again_but_may_be_resumed(study, tmp_path, capsys):
+    arguments = ["lm", "pretrain", str(study), "--out", str(tmp_path / "runs"), "--only", "bert"]
+    assert main(arguments) == 0
+    before = (tmp_path / "runs" / "bert" / "metrics.jsonl").read_text()
+    assert main(arguments) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert main([*arguments, "--resume"]) == 0
+    assert (tmp_path / "runs" / "bert" / "metrics.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pretrain", "absent.toml", "--out", "x"], "absent.toml cannot be read"),
+        (["pretrain", "STUDY", "--out", "x", "--only", "gpt"], "--only gpt is no variant"),
+        (["rank", "ABSENT"], "cannot be loaded"),
+        (["rank", "RUN", "--input", "absent.txt"], "absent.txt cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, words, study, tmp_path, capsys):
+    if "RUN" in arguments:
+        config = pretraining.Study.from_toml(study).configs["bert"]
+        pretraining.pretrain(config, tmp_path / "run")
+    given = {"STUDY": str(study), "RUN": str(tmp_path / "run"), "ABSENT": str(tmp_path / "absent")}
+    assert main(["lm", *(given.get(argument, argument) for argument in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def reduced(path):
+    """The experiment with everything that costs made small; what is studied stays."""
+    table = tomllib.loads(path.read_text())
+    table["training"] |= {"steps": 4, "batch": 2, "save_every": 4, "warmup": 1}
+    table["evaluation"] |= {"every": 2, "rows": 4}
+    table["corpus"] |= {"held_out": 6, "length": 8}
+    if table["corpus"]["kind"] == "docstrings":
+        table["corpus"]["kind"] = "pydoc"
+    for variant in [table, *table["variants"].values()]:
+        variant.get("training", {}).pop("batch", None)
+        if "width" in variant.get("model", {}):
+            variant["model"]["width"] = 16
+    table["training"]["batch"] = 2
+    return pretraining.Study.from_dict(table)
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=[path.stem for path in EXPERIMENTS])
+def test_every_shipped_experiment_runs_at_a_reduced_size(path, tmp_path):
+    study = reduced(path)
+    for name, config in study.configs.items():
+        pretraining.pretrain(config, tmp_path / name)
+    compared = pretraining.compare_runs({name: tmp_path / name for name in study.configs})
+    assert [comparison.name for comparison in compared] == list(study.configs)
+    assert all(comparison.scores.total < 0 for comparison in compared)
+
+
+def test_there_are_experiments():
+    assert {"hmm_architectures", "hmm_laws", "hmm_plateau", "text"} <= {path.stem for path in EXPERIMENTS}

@@ -55,8 +55,15 @@ class Gaussian(JointModel):
 
     @classmethod
     def from_distribution(cls, distribution: Distribution) -> Self:
-        """From a torch or gpytorch MultivariateNormal without batch dimensions."""
-        return cls(distribution.mean, distribution.covariance_matrix)  # type: ignore[attr-defined]
+        """From a torch or gpytorch MultivariateNormal without batch dimensions.
+
+        Raises:
+            ModelError: a batch, or a distribution that has no covariance matrix.
+        """
+        covariance = getattr(distribution, "covariance_matrix", None)
+        if covariance is None:
+            raise ModelError(f"{type(distribution).__name__} has no covariance matrix: expected a MultivariateNormal")
+        return cls(distribution.mean, covariance)
 
     @property
     def dim(self) -> int:

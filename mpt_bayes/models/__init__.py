@@ -29,6 +29,7 @@ from mpt_bayes.models.latent_quadrature import LatentQuadrature, QuadratureError
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
 from mpt_bayes.models.ppca import PPCA
+from mpt_bayes.models.state_space import fitted_local_level, linear_gaussian_state_space, local_level
 from mpt_bayes.models.table import JointTable
 
 __all__ = [
@@ -60,6 +61,9 @@ __all__ = [
     "PoissonEmission",
     "QuadratureError",
     "Restrictable",
+    "fitted_local_level",
+    "linear_gaussian_state_space",
+    "local_level",
     "prior_grid",
     "restrict",
 ]

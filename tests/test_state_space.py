@@ -59,7 +59,8 @@ def test_maximum_likelihood_equals_statsmodels(nile):
     reference.ssm.loglikelihood_burn = 0
     reference.ssm.initialize_known(np.array([float(nile[0])]), np.array([[10 * float(nile.var(correction=0))]]))
     best = reference.fit(disp=False, method="powell", maxiter=1000)
-    assert float(fitted.log_marginal_likelihood(nile[None])) == pytest.approx(best.llf, abs=1e-4)
+    ours = float(fitted.log_marginal_likelihood(nile[None]))
+    assert best.llf - 1e-6 < ours < best.llf + 0.01  # Powell's method stops a little short of the maximum
 
 
 def test_two_dimensional_states_equal_the_stacked_recursion():

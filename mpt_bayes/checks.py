@@ -97,6 +97,20 @@ def checked_hidden(hidden: Tensor, dim: int, device: torch.device) -> Tensor:
     return hidden
 
 
+def checked_orders(orders: Tensor, dim: int, device: torch.device) -> Tensor:
+    """(n, D) int64 orders of the coordinates, each row a permutation of 0..D-1."""
+    if orders.dtype != torch.int64 or orders.ndim != 2 or orders.shape[1] != dim or len(orders) == 0:
+        raise ArgumentError(
+            f"orders has shape {tuple(orders.shape)} and dtype {orders.dtype}: expected (n, {dim}) torch.int64, n ≥ 1"
+        )
+    if orders.device != device:
+        raise ArgumentError(f"orders is on {orders.device} but the model is on {device}: move it with .to(...)")
+    bad = (orders.sort(1).values != torch.arange(dim, device=device)).any(1)
+    if bool(bad.any()):
+        raise ArgumentError(f"orders row {int(bad.nonzero()[0])} is not a permutation of 0..{dim - 1}")
+    return orders
+
+
 def checked_count(value: int, name: str, minimum: int = 1) -> int:
     """An integer of at least `minimum`, or an error that names the argument."""
     if value < minimum:

@@ -39,6 +39,14 @@ class NotPositiveDefiniteError(ModelError):
         self.smallest_eigenvalue = smallest_eigenvalue
 
 
+class IllConditionedError(ModelError):
+    """A covariance is too nearly singular for the precision in use. `condition_number` says how nearly."""
+
+    def __init__(self, message: str, condition_number: float) -> None:
+        super().__init__(message)
+        self.condition_number = condition_number
+
+
 class BudgetError(MptBayesError, ValueError):
     """The work asked for exceeds the stated budget: raise the budget or choose a cheaper design."""
 

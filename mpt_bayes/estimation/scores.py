@@ -8,7 +8,7 @@ from torch import Tensor
 from mpt_bayes.errors import DataError
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.base import MaskBatch, OrderBatch
-from mpt_bayes.models.base import ConditionalModel, HasOrderCurve
+from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals
 from mpt_bayes.progress import spans_of
 
 MEMORY_BUDGET = 2**29
@@ -50,17 +50,27 @@ def tally_masks(model: ConditionalModel, x: Tensor, batch: MaskBatch) -> Tally:
 
 
 @torch.no_grad()
-def tally_orders(model: HasOrderCurve, x: Tensor, batch: OrderBatch) -> Tally:
-    """Whole curves of a batch of orders by the model's own fast path."""
+def tally_orders(model: HasOrderCurve | HasOrderTotals, x: Tensor, batch: OrderBatch, *, per_row: bool) -> Tally:
+    """Whole curves of a batch of orders by the model's own fast path; by sums over rows alone where it has them."""
     n, dim = batch.orders.shape
     totals = torch.empty(n, dim, dtype=torch.float64)
-    per_row = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    chunk = chunk_length(len(x), dim)
-    for part in spans_of(n, chunk):
-        curves = check_finite(model.order_curve(x, batch.orders[part].to(x.device))).to(torch.float64)
-        totals[part] = curves.sum(0).cpu()
-        per_row += curves.sum((1, 2)) / n
-    return Tally.sampled(batch.sampling, totals.reshape(-1), per_row.cpu(), dim)
+    rows = torch.full((len(x),), 0.0 if per_row else torch.nan, dtype=torch.float64, device=x.device)
+    by_totals = isinstance(model, HasOrderTotals)
+    for part in spans_of(n, chunk_length(0 if by_totals else len(x), dim)):
+        orders = batch.orders[part].to(x.device)
+        if isinstance(model, HasOrderTotals):
+            result = model.order_totals(x, orders, per_row=per_row)
+            totals[part] = result.curves.to(torch.float64).cpu()
+            values = result.per_row
+        else:
+            curves = check_finite(model.order_curve(x, orders)).to(torch.float64)
+            totals[part] = curves.sum(0).cpu()
+            values = curves.sum(2).mean(1)
+        if per_row and values is not None:
+            rows += check_finite(values).to(torch.float64) * (len(orders) / n)
+    if not bool(totals.isfinite().all()):
+        raise DataError("a score is not finite: pass per_row=True to find the row, and check it and the model")
+    return Tally.sampled(batch.sampling, totals.reshape(-1), rows.cpu(), dim)
 
 
 def chunk_length(n_rows: int, dim: int) -> int:

@@ -21,7 +21,7 @@ class Tally:
         scores, score_variances, score_quartics: (D,) S(m); the quartic term Σ_h v_h² / f_h gives the
             Welch-Satterthwaite degrees of freedom v² / quartic.
         partials, partial_variances, partial_quartics: (D,) Σ_{m≤P} S(m).
-        per_row: (N,) the total row by row.
+        per_row: (N,) the total row by row; NaN where it was not computed.
         inner_variance: of the total, from a model that is itself made of draws; None where it is exact.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol, Self, final, runtime_checkable
 
 import torch
@@ -66,6 +67,27 @@ class HasOrderCurve(Protocol):
             x: (N, D) data.
             orders: (n, D) int64 permutations, first revealed first.
         """
+
+
+@dataclass(frozen=True)
+class OrderTotals:
+    """Curves of whole orders, summed over rows.
+
+    Attributes:
+        curves: (n, D); entry m - 1 is s(M) summed over the rows when the last m of the order are hidden.
+        per_row: (N,) the mean over orders of Σ_m s(M), row by row; None when not asked for.
+    """
+
+    curves: Tensor
+    per_row: Tensor | None
+
+
+@runtime_checkable
+class HasOrderTotals(Protocol):
+    """A model whose curves summed over rows cost less than the curve of every row: from second moments, say."""
+
+    def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+        """The curves of `order_curve` summed over rows; each row's total only where `per_row`."""
 
 
 @runtime_checkable

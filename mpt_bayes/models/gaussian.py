@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Self, final
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
+from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets
 from mpt_bayes.errors import ModelError
-from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.cholesky import cholesky
-
-LOG_2PI = math.log(2 * math.pi)
+from mpt_bayes.numerics.nested import LOG_2PI, gaussian_row_curves, gaussian_totals
 
 
 @final
@@ -101,6 +99,24 @@ class Gaussian(JointModel):
         log_scale = factor.diagonal(dim1=1, dim2=2).log()
         terms = -0.5 * (alpha.square() + LOG_2PI) - log_scale[..., None]
         return torch.where(seen[..., None], terms, 0).sum(1).T
+
+    def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
+        """(N, n, D) the scores of all nested masks of each order: one Cholesky factorisation an order.
+
+        Differentiable in the mean and the covariance.
+
+        Raises:
+            IllConditionedError: a covariance too nearly singular for the dtype of the computation.
+        """
+        x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
+        orders = checked_orders(orders, self.dim, self.device)
+        return gaussian_row_curves(self.covariance, x - self.mean, orders)
+
+    def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+        """The curves of `order_curve` summed over rows, which enter by their second moments: time flat in N."""
+        x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
+        orders = checked_orders(orders, self.dim, self.device)
+        return OrderTotals(*gaussian_totals(self.covariance, x, self.mean, orders, per_row=per_row))
 
     def restrict(self, keep: Tensor) -> Self:
         """The marginal Gaussian of coordinates `keep`."""

@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from mpt_bayes.checks import Missing
 from mpt_bayes.errors import ArgumentError, ModelError
-from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.models.gaussian import Gaussian
 
 if TYPE_CHECKING:
@@ -155,6 +155,14 @@ class GaussianProcess(JointModel):
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log density of the visible outputs."""
         return self.joint().marginal_log_prob(x, visible)
+
+    def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
+        """(N, n_orders, n) the scores of all nested masks of each order; differentiable in the hyper-parameters."""
+        return self.joint().order_curve(x, orders)
+
+    def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+        """The curves of `order_curve` summed over rows."""
+        return self.joint().order_totals(x, orders, per_row=per_row)
 
     def restrict(self, keep: Tensor) -> Self:
         """The process at the inputs `keep` only; hyper-parameters are shared with this model."""

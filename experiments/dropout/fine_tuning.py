@@ -40,7 +40,7 @@ class Condition:
 CONDITIONS = {
     BASELINE: Condition(),
     "corrected embeddings": Condition(corrected=True),
-    **{f"DropToken {rate:g}": Condition(drop_rate=rate) for rate in (0.05, 0.1, 0.15, 0.2, 0.3)},
+    **{f"DropToken {rate:g}": Condition(drop_rate=rate) for rate in (0.1, 0.15, 0.2, 0.3)},
 }
 
 
@@ -179,8 +179,8 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", type=Path, default=FOLDER)
-    parser.add_argument("--seeds", type=int, default=12)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=3)
     arguments = parser.parse_args()
     record = measure(
         pretrained_encoder(arguments.encoder),
@@ -188,7 +188,7 @@ def main() -> None:
         conditions=CONDITIONS,
         seeds=arguments.seeds,
         epochs=arguments.epochs,
-        length=48,
+        length=40,
     )
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "fine_tuning.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import sysconfig
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
+from mpt_bayes.lm.pretraining.corpora import library_docstrings
 from mpt_bayes.numerics.random import Stream
 
-LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo", "pydoc_data", "ensurepip"}
+LEFT_OUT = {"ensurepip", "pydoc_data", "turtledemo"}
 SHORTEST = 8
 """Words a paragraph must have."""
 
@@ -57,18 +54,11 @@ def package_task(*, n_classes: int = 10, per_class: int = 240, train_per_class: 
 
 
 def package_paragraphs() -> Iterator[tuple[str, str]]:
-    """(top-level package or module, paragraph) of every docstring in Python's own library; nothing is imported."""
-    root = Path(sysconfig.get_path("stdlib"))
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).parts
-        package = parts[0].removesuffix(".py")
-        if LEFT_OUT & set(parts) or package.startswith("_"):
+    """(top-level package or module, paragraph) of every docstring in Python's own library."""
+    for place, docstring in library_docstrings():
+        package = place.parts[0].removesuffix(".py")
+        if package in LEFT_OUT or package.startswith("_"):
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
-            tree = ast.parse(path.read_bytes())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                for paragraph in (ast.get_docstring(node) or "").split("\n\n"):
-                    if len(paragraph.split()) >= SHORTEST and ">>>" not in paragraph:
-                        yield package, " ".join(paragraph.split())
+        for paragraph in docstring.split("\n\n"):
+            if len(paragraph.split()) >= SHORTEST and ">>>" not in paragraph:
+                yield package, " ".join(paragraph.split())

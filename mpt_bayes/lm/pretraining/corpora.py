@@ -166,7 +166,7 @@ def _documents(config: CorpusConfig) -> Iterator[str]:
 
         yield from (topics[name] for name in sorted(topics))
     elif config.kind == "docstrings":
-        yield from docstrings()
+        yield from (text for _, text in library_docstrings())
     else:
         try:
             lines = Path(config.path).read_text().splitlines()
@@ -189,12 +189,14 @@ def _fasta(lines: list[str]) -> Iterator[str]:
             sequence.append(line.strip().upper())
 
 
-def docstrings() -> Iterator[str]:
-    """Every docstring of Python's own library, module by module in order of name; nothing is imported or run."""
+def library_docstrings() -> Iterator[tuple[Path, str]]:
+    """(file below the library's root, docstring) for every docstring of Python's own library, in order of file name;
+    nothing is imported or run."""
     root = Path(sysconfig.get_path("stdlib"))
     skipped = {"site-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
     for path in sorted(root.rglob("*.py")):
-        if skipped & set(path.relative_to(root).parts):
+        place = path.relative_to(root)
+        if skipped & set(place.parts):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -203,4 +205,4 @@ def docstrings() -> Iterator[str]:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text:
-                    yield text
+                    yield place, text

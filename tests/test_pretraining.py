@@ -122,6 +122,23 @@ def test_the_same_texts_give_the_same_tokenizer_in_every_process(text_corpus):
     assert done.stdout.split()[-1] == hashlib.sha256(text_corpus.blocks.numpy().tobytes()).hexdigest()
 
 
+def test_whole_words_are_hidden_whole_and_spans_are_long(text_corpus):
+    words = MaskLaw(pretraining.MaskConfig(law="words", rates=(0.3,)))
+    spans = MaskLaw(pretraining.MaskConfig(law="spans", rates=(0.3,), span=5.0))
+    hidden, begun = 0, 0
+    for k in range(200):
+        _, word = text_corpus.sequence(k)
+        mask = words.draw(30, 0.5, Stream(k), word)
+        split = [len(set(mask[word == w].tolist())) > 1 for w in word.unique()]
+        assert not any(split)
+        mask = spans.draw(30, 0.5, Stream(k))
+        hidden += int(mask.sum())
+        begun += int(mask[0]) + int((mask[1:] & ~mask[:-1]).sum())
+    assert 3.5 < hidden / begun < 5.5  # the end of the block cuts some
+    with pytest.raises(ArgumentError, match="have no words"):
+        words.draw(30, 0.5, Stream(0))
+
+
 def test_corruption_has_its_shares_and_touches_only_what_is_hidden(text_corpus):
     masks = pretraining.MaskConfig(law="fixed", rates=(0.5,), random=0.1, keep=0.2, drop=0.25)
     batch = collate([TrainingExamples(text_corpus, masks, count=400, seed=0)[k] for k in range(400)])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
-
+import torch
 from torch import Tensor
 
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm.pretraining.config import MaskConfig
-from mpt_bayes.masks import FixedRate, MaskDesign, UniformSize
+from mpt_bayes.masks import FixedRate, RateSchedule, RateSet, SpanPolicy, UniformSize, WordPolicy
+from mpt_bayes.masks.size_laws import size_at
+from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.numerics.random import Stream
 
-LAWS = ("uniform", "fixed", "rates", "linear", "cosine")
+N_RATES = {"uniform": 0, "fixed": 1, "rates": 2, "linear": 2, "cosine": 2, "spans": 1, "words": 1}
+"""How many rates each law takes (at least, for "rates")."""
 
 
 class MaskLaw:
-    """One mask at a time, from the design in force at that moment of training.
+    """One mask at a time, from the law in force at that moment of training.
 
     Args:
         config: the law and its rates.
@@ -25,37 +27,38 @@ class MaskLaw:
 
     Example:
         >>> law = MaskLaw(MaskConfig(law="cosine", rates=(0.8, 0.2)))
-        >>> [round(law.rate_at(time), 2) for time in (0.0, 0.5, 1.0)]
-        [0.8, 0.5, 0.2]
+        >>> [int(law.draw(10, time, Stream(0)).sum()) for time in (0.0, 0.5, 1.0)]
+        [8, 5, 2]
     """
 
     def __init__(self, config: MaskConfig) -> None:
-        if config.law not in LAWS:
-            raise ArgumentError(f"masks.law is {config.law!r}: expected one of {', '.join(LAWS)}")
-        wanted = {"uniform": (0, 0), "rates": (2, 99), "linear": (2, 2), "cosine": (2, 2)}.get(config.law, (1, 1))
-        if not wanted[0] <= len(config.rates) <= wanted[1]:
-            raise ArgumentError(f"masks.rates has {len(config.rates)} entries: law {config.law!r} takes {wanted[0]}")
+        if config.law not in N_RATES:
+            raise ArgumentError(f"masks.law is {config.law!r}: expected one of {', '.join(N_RATES)}")
+        wanted, given = N_RATES[config.law], len(config.rates)
+        if given < wanted or (given > wanted and config.law != "rates"):
+            raise ArgumentError(f"masks.rates has {given} entries: law {config.law!r} takes {wanted}")
         if not all(0 < rate <= 1 for rate in config.rates):
             raise ArgumentError(f"masks.rates is {list(config.rates)}: expected numbers in (0, 1]")
-        self.config = config
+        self.law, self.rates, self.span = config.law, config.rates, config.span
 
     def draw(self, dim: int, time: float, stream: Stream, words: Tensor | None = None) -> Tensor:
-        """(D,) bool, one mask at a moment `time` in [0, 1) of training; a function of its arguments alone."""
-        return self._design(time, stream).draw(dim, stream).hidden[0]
+        """(D,) bool, one mask at a moment `time` in [0, 1) of training; a function of its arguments alone.
 
-    def rate_at(self, time: float) -> float:
-        """The rate in force, for laws that have one."""
-        first, last = self.config.rates[0], self.config.rates[-1]
-        if self.config.law == "linear":
-            return first + (last - first) * time
-        if self.config.law == "cosine":
-            return last + (first - last) * (1 + math.cos(math.pi * time)) / 2
-        return first
-
-    def _design(self, time: float, stream: Stream) -> MaskDesign:
-        config = self.config
-        if config.law == "uniform":
-            return UniformSize(1)
-        if config.law == "rates":
-            return FixedRate(config.rates[int(stream.child("rate").integers(len(config.rates), 1))], 1)
-        return FixedRate(self.rate_at(time), 1)
+        Raises:
+            ArgumentError: whole words asked for where there are none.
+        """
+        if self.law == "uniform":
+            return UniformSize(1).draw(dim, stream).hidden[0]
+        if self.law == "spans":
+            return SpanPolicy(self.rates[0], self.span).draw_mask(dim, stream)
+        if self.law == "words":
+            if words is None:
+                raise ArgumentError("masks.law is 'words', but the sequences of this corpus have no words")
+            return WordPolicy(tuple(words.tolist()), self.rates[0]).draw_mask(dim, stream)
+        if self.law == "rates":
+            size = RateSet(self.rates).draw_size(dim, stream.child("rate"))
+        elif self.law == "fixed":
+            size = FixedRate(self.rates[0], 1).size(dim)
+        else:
+            size = size_at(RateSchedule(self.rates[0], self.rates[1], self.law).rate_at(time), dim)
+        return uniform_masks(torch.tensor([size]), dim, stream.child(0))[0]

@@ -38,7 +38,7 @@ def test_row_5_words_of_several_tokens_are_hidden_as_the_variant_says():
         assert result.total.estimand == f"pseudo-log-likelihood ({variant})"
         assert result.standard_error == 0
         assert result.curve is None
-    assert len(result.pieces[0].mask_scores) == 5
+    assert result.pieces[0].n_evaluations == 5
 
 
 def test_row_18_variants_by_word_refuse_tokenizers_without_word_boundaries(tmp_path):

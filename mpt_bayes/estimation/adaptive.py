@@ -111,7 +111,7 @@ class AdaptiveScore:
         self._asked = None
         if first:
             ends = scored[: len(self._ends)]
-            self._exact = _exact_curve(ends)
+            self._exact = exact_curve(ends)
             self._known, scored = ends, scored[len(self._ends) :]
         assert self._known is not None
         if bins is not None:
@@ -205,7 +205,7 @@ def adaptive_tally(evaluate: Callable[[Tensor], Tensor], dim: int, budget: Budge
     return estimator.tally()
 
 
-def _exact_curve(ends: Scored) -> Tensor:
+def exact_curve(ends: Scored) -> Tensor:
     """(R, D) S(m) of the sizes taken completely, 0 at the others."""
     dim = ends.hidden.shape[1]
     size = ends.hidden.sum(1)

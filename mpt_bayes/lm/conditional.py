@@ -27,9 +27,10 @@ class TextConditional(ConditionalModel):
 
     Example:
         >>> import mpt_bayes as mb
-        >>> model = mb.lm.antibody()                                                    # doctest: +SKIP
-        >>> bound = TextConditional(model, model.encode("EVQLVESGG"))                   # doctest: +SKIP
-        >>> mb.score_curve(bound, bound.x, design=mb.masks.Exhaustive())                # doctest: +SKIP
+        >>> model = mb.lm.antibody()
+        >>> bound = TextConditional(model, model.encode("EVQLVES"))
+        >>> mb.cumulative_score(bound, bound.x, design=mb.masks.Exhaustive())
+        Estimate(cumulative score: -25.1995 ± 0 nats, N=1, Exhaustive(max_masks=1048576))
     """
 
     def __init__(self, model: MaskedLM, text: EncodedText, *, budget: Budget | None = None) -> None:

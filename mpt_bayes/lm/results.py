@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.lm.reduction import PieceScore, pooled
+from mpt_bayes.lm.reduction import PieceDifference, PieceScore, pooled
 from mpt_bayes.results import Estimate, ScoreCurve
 from mpt_bayes.results.curve import finite_or_none
 from mpt_bayes.results.estimate import SCHEMA_VERSION
@@ -185,12 +185,12 @@ class CorpusScore:
             ArgumentError: they did not.
         """
         pairs = list(zip(self.texts, other.texts, strict=False))
-        same = len(self.texts) == len(other.texts) and all(_shares_masks(a, b) for a, b in pairs)
+        same = len(self.texts) == len(other.texts) and all(_share_masks(a, b) for a, b in pairs)
         if not same or self.total.estimand != other.total.estimand:
             raise ArgumentError(
                 "the two scores do not share texts, masks and estimand: score both with one design and seed"
             )
-        unique: dict[str, list[PieceScore]] = {}
+        unique: dict[str, list[PieceDifference]] = {}
         for a, b in pairs:
             for ours, theirs in zip(a.pieces, b.pieces, strict=True):
                 unique.setdefault(ours.digest, []).append(ours.minus(theirs))
@@ -243,10 +243,9 @@ class CorpusScore:
         return f"CorpusScore({self.model}: {len(self.texts)} texts{skipped}, {self.total})"
 
 
-def _shares_masks(a: TextScore, b: TextScore) -> bool:
-    return (
-        a.total.data_digest == b.total.data_digest and a.total.design == b.total.design and a.total.seed == b.total.seed
-    )
+def _share_masks(a: TextScore, b: TextScore) -> bool:
+    same = a.total.design == b.total.design and a.total.seed == b.total.seed and len(a.pieces) == len(b.pieces)
+    return same and all(ours.shares_masks_with(theirs) for ours, theirs in zip(a.pieces, b.pieces, strict=True))
 
 
 def _binned(rates: NDArray[np.float64], values: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import ArgumentError, EstimandError
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.batches import Budget, Work
+from mpt_bayes.lm.controlled import ControlledDraw, DesignDraw, Passes, passes_for
 from mpt_bayes.lm.corpus import Label, corpus_score
 from mpt_bayes.lm.engine import run_works
 from mpt_bayes.lm.reduction import PieceScore
@@ -19,14 +20,14 @@ from mpt_bayes.lm.results import CorpusScore
 from mpt_bayes.lm.rows import EmptyText, Row, Text, encoded_rows
 from mpt_bayes.lm.store import UnitStore
 from mpt_bayes.lm.text import EncodedText, LongText
-from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, MaskBatch, MaskDesign, StratifiedSizes, UniformSize
+from mpt_bayes.masks import CUMULATIVE_SCORE, MaskDesign
 from mpt_bayes.numerics.random import Stream
 
 ORDER_AGNOSTIC: Final = "expected order-agnostic log-likelihood"
 """Σ_m S(m) = E_π[log p_π(x)] of a set of conditionals: a lower bound on log E_π[p_π(x)], and never called log p(x)."""
 
 DEFAULT_BUDGET: Final = 128
-PILOT: Final = 16
+PILOT: Final = 32
 UNITS_AT_ONCE: Final = 2**17
 """Units planned together: bounds the memory of a large corpus, and does not change any number."""
 
@@ -58,8 +59,9 @@ def score(
         texts: strings, or `EncodedText`s for models without a tokenizer.
         prompts: one a text, visible and unscored: log-likelihood of the text given the prompt.
         names: one a text; their numbers by default.
-        budget: forward passes a text (default 128). Texts so short that all masks fit in it are enumerated, exactly.
-        target_standard_error: instead of a budget: of the corpus total, in nats. A pilot of 16 passes a text sets the
+        budget: forward passes a text (default 128), with the sizes stratified and control variates fitted. Texts so
+            short that all masks fit in it are enumerated, exactly.
+        target_standard_error: instead of a budget: of the corpus total, in nats. A pilot of 32 passes a text sets the
             allocation, and is not mixed into the estimate.
         design: instead of a budget: any design of `mpt_bayes.masks` that estimates the cumulative score.
         seed: of the masks.
@@ -75,15 +77,15 @@ def score(
 
     Example:
         >>> import mpt_bayes as mb
-        >>> result = mb.lm.score(mb.lm.antibody(), ["EVQLVESGG"], budget=64)        # doctest: +SKIP
-        >>> result[0].total                                                         # doctest: +SKIP
-        Estimate(expected order-agnostic log-likelihood: -20.1 ± 0.4 nats, N=1, StratifiedSizes(...))
+        >>> result = mb.lm.score(mb.lm.antibody(), ["EVQLVES"], budget=127)
+        >>> result[0].total
+        Estimate(expected order-agnostic log-likelihood: -25.1995 ± 0 nats, N=1, budget of 127 passes a text)
     """
     if sum(choice is not None for choice in (budget, target_standard_error, design)) > 1:
         raise ArgumentError("budget, target_standard_error and design are three ways to choose the masks: give one")
     rows = encoded_rows(model, texts, prompts, names, long_text, empty)
     if target_standard_error is None:
-        chosen = chosen_designs(design, budget)
+        chosen = _always(design or Passes(checked_count(DEFAULT_BUDGET if budget is None else budget, "budget")))
     else:
         chosen = _allocated(model, rows, target_standard_error, seed, batch)
     scores = score_pieces(model, rows, chosen, seed=seed, batch=batch, store=store)
@@ -94,26 +96,14 @@ def score(
     return corpus_score(model, rows, scores, Label(estimand, how, seed))
 
 
-def design_of_budget(n_tokens: int, budget: int) -> MaskDesign:
-    """The design that a number of passes buys: all masks where they are no more than that, else a lattice of sizes."""
-    checked_count(budget, "budget")
-    if n_tokens < 20 and 2**n_tokens - 1 <= budget:
-        return Exhaustive()
-    return StratifiedSizes(budget) if budget >= 8 else UniformSize(budget)
-
-
-def chosen_designs(design: MaskDesign | None, budget: int | None) -> Callable[[EncodedText], MaskDesign]:
-    """The design of a text: the one given, or what the budget buys."""
-    if design is not None:
-        return lambda text: design
-    passes = DEFAULT_BUDGET if budget is None else budget
-    return lambda text: design_of_budget(text.dim, passes)
+Choice = MaskDesign | Passes
+"""How the masks of a text are chosen."""
 
 
 def score_pieces(
     model: MaskedLM,
     rows: Sequence[Row],
-    design_of: Callable[[EncodedText], MaskDesign],
+    choice_of: Callable[[EncodedText], Choice],
     *,
     seed: int,
     batch: Budget | None = None,
@@ -122,57 +112,60 @@ def score_pieces(
     """Each distinct piece scored once, by digest."""
     kept = None if store is None else UnitStore.open(store, model=model.digest, seed=seed)
     scores: dict[str, PieceScore] = {}
-    for group in _groups(rows, design_of, seed):
+    for group in _groups(rows, choice_of, seed):
         works = [
             Work(text, masks.hidden, masks.hidden, key=f"{text.digest} {design!r}") for text, design, masks in group
         ]
         log_probs = run_works(model, works, batch or Budget.for_device(model.device), kept)
-        for (text, _, masks), values in zip(group, log_probs, strict=True):
-            scores[text.digest] = PieceScore.of(text.digest, masks, values)
+        for (text, _, draw), values in zip(group, log_probs, strict=True):
+            scores[text.digest] = draw.reduced(text.digest, values)
     return scores
 
 
-Drawn = tuple[EncodedText, MaskDesign, MaskBatch]
+Drawn = tuple[EncodedText, Choice, DesignDraw | ControlledDraw]
 
 
-def _groups(rows: Sequence[Row], design_of: Callable[[EncodedText], MaskDesign], seed: int) -> Iterator[list[Drawn]]:
+def _groups(rows: Sequence[Row], choice_of: Callable[[EncodedText], Choice], seed: int) -> Iterator[list[Drawn]]:
     """Distinct pieces with their masks, in groups of about `UNITS_AT_ONCE` units."""
     group: list[Drawn] = []
     unique = {piece.digest: piece for row in rows for piece in row.pieces}
     for text in unique.values():
-        design = design_of(text)
-        if design.estimand(text.dim) != CUMULATIVE_SCORE:
-            raise EstimandError(
-                f"{design!r} estimates the '{design.estimand(text.dim)}', not the cumulative score: choose a design "
-                "that visits every mask, e.g. StratifiedSizes(128)"
-            )
-        group.append((text, design, design.draw(text.dim, Stream(seed).child("text", text.digest))))
-        if sum(len(masks) for _, _, masks in group) >= UNITS_AT_ONCE:
+        group.append((text, choice := choice_of(text), _drawn(text, choice, seed)))
+        if sum(len(draw.hidden) for _, _, draw in group) >= UNITS_AT_ONCE:
             yield group
             group = []
     if group:
         yield group
 
 
+def _always(choice: Choice) -> Callable[[EncodedText], Choice]:
+    return lambda text: choice
+
+
+def _drawn(text: EncodedText, choice: Choice, seed: int) -> DesignDraw | ControlledDraw:
+    stream = Stream(seed).child("text", text.digest)
+    if isinstance(choice, Passes):
+        return choice.draw(text.dim, stream)
+    if choice.estimand(text.dim) != CUMULATIVE_SCORE:
+        raise EstimandError(
+            f"{choice!r} estimates the '{choice.estimand(text.dim)}', not the cumulative score: choose a design that "
+            "visits every mask, e.g. StratifiedSizes(128)"
+        )
+    return DesignDraw(choice.draw(text.dim, stream))
+
+
 def _allocated(
     model: MaskedLM, rows: Sequence[Row], target: float, seed: int, batch: Budget | None
-) -> Callable[[EncodedText], MaskDesign]:
-    """Passes a text that make the corpus total's standard error about `target`: in proportion to the pilot's errors.
+) -> Callable[[EncodedText], Choice]:
+    """Passes a text that make the corpus total's standard error about `target`, in proportion to a pilot's errors.
 
-    With errors falling like v_t / n_t, the least passes have n_t = sqrt(v_t) Σ sqrt(v) / target². The pilot's own
-    draws are not used again, so the estimate stays unbiased.
+    The pilot's own draws are not used again, so the estimate stays unbiased.
     """
     if not target > 0:
         raise ArgumentError(f"target_standard_error is {target}: expected a positive number of nats")
-    pilot = score_pieces(
-        model, rows, lambda text: design_of_budget(text.dim, PILOT), seed=_pilot_seed(seed), batch=batch
-    )
+    pilot_seed = int(Stream(seed).child("pilot").integers(2**31, 1))
+    pilot = score_pieces(model, rows, lambda text: Passes(PILOT), seed=pilot_seed, batch=batch)
     repeats = Counter(piece.digest for row in rows for piece in row.pieces)
-    deviation = {key: repeats[key] * math.sqrt(score.variance * PILOT) for key, score in pilot.items()}
-    together = sum(deviation.values())
-    passes = {key: max(PILOT, math.ceil(d * together / target**2)) for key, d in deviation.items()}
-    return lambda text: design_of_budget(text.dim, passes[text.digest])
-
-
-def _pilot_seed(seed: int) -> int:
-    return int(Stream(seed).child("pilot").integers(2**31, 1))
+    deviations = {key: repeats[key] * math.sqrt(score.variance * PILOT) for key, score in pilot.items()}
+    passes = passes_for(deviations, target, PILOT)
+    return lambda text: Passes(passes[text.digest])

@@ -138,11 +138,15 @@ class GaussianProcess(JointModel):
         Raises:
             NotPositiveDefiniteError: gives the smallest eigenvalue.
         """
+        return Gaussian(*self.moments())
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and covariance (n, n) of the observed outputs, noise and jitter included, in float64."""
         mean, covariance = self._prior.moments()
         covariance = covariance[self._keep][:, self._keep]
         if self.jitter:
             covariance = covariance + self.jitter * torch.eye(self.dim, dtype=covariance.dtype, device=self.device)
-        return Gaussian(mean[self._keep], covariance)
+        return mean[self._keep], covariance
 
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
         """(N, P, n) log p(y_j | visible outputs), noise included."""

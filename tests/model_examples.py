@@ -103,6 +103,7 @@ EXAMPLES = {
     ),
     models.NormalInverseGamma: lambda: (models.NormalInverseGamma(0.5, 2.0, 3.0, 1.5, 5), normals(23, 3, 5)),
     models.PPCA: lambda: (models.PPCA(normals(24, 5, 2), 0.3, normals(25, 5)), normals(26, 3, 5)),
+    models.StudentT: lambda: (models.StudentT(normals(37, 5), spd(38, 5), 3.5), normals(39, 3, 5)),
 }
 
 

@@ -31,6 +31,7 @@ from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
 from mpt_bayes.models.ppca import PPCA
 from mpt_bayes.models.state_space import fitted_local_level, linear_gaussian_state_space, local_level
+from mpt_bayes.models.student_t import StudentT
 from mpt_bayes.models.table import JointTable
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "PoissonEmission",
     "QuadratureError",
     "Restrictable",
+    "StudentT",
     "fitted_local_level",
     "linear_gaussian_state_space",
     "local_level",

@@ -12,7 +12,8 @@ from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, check
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.cholesky import cholesky
-from mpt_bayes.numerics.nested import LOG_2PI, gaussian_row_curves, gaussian_totals
+from mpt_bayes.numerics.nested import LOG_2PI, gaussian_totals, row_curves
+from mpt_bayes.numerics.visible import VisibleFirst, visible_first
 
 
 @final
@@ -76,16 +77,9 @@ class Gaussian(JointModel):
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
         """(N, P, D) log p(x_j | x_visible): one Cholesky factorisation a mask, shared by all rows."""
         checked_hidden(hidden, self.dim, self.device)
-        order, factor, alpha = self._factorised(x, ~hidden)
-        n_visible = (~hidden).sum(1)
-        steps = torch.arange(self.dim, device=self.device)
-        tail = torch.where(steps >= n_visible[:, None, None], factor, 0)  # columns of hidden steps, (P, D, D)
-        residual = tail @ alpha  # (P, D, N)
-        variance = torch.where(steps >= n_visible[:, None], tail.square().sum(2), 1)[..., None]
-        log_prob = -0.5 * (residual.square() / variance + variance.log() + LOG_2PI)
-        log_prob = torch.where((steps >= n_visible[:, None])[..., None], log_prob, 0)
-        back = order.argsort(1)[..., None].expand(-1, -1, alpha.shape[2])
-        return log_prob.gather(1, back).permute(2, 0, 1)
+        split = self._split(x, ~hidden)
+        residual, variance = split.hidden_moments()
+        return split.hidden_only(-0.5 * (residual.square() / variance + variance.log() + LOG_2PI))
 
     def log_marginal_likelihood(self, x: Tensor) -> Tensor:
         """(N,) log N(x; mean, covariance)."""
@@ -94,11 +88,9 @@ class Gaussian(JointModel):
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log N(x_visible; ·): the first |visible| terms of the same factorisation."""
         checked_subsets(visible, self.dim, "visible", self.device)
-        _, factor, alpha = self._factorised(x, visible)
-        seen = torch.arange(self.dim, device=self.device) < visible.sum(1)[:, None]  # (P, D)
-        log_scale = factor.diagonal(dim1=1, dim2=2).log()
-        terms = -0.5 * (alpha.square() + LOG_2PI) - log_scale[..., None]
-        return torch.where(seen[..., None], terms, 0).sum(1).T
+        split = self._split(x, visible)
+        log_scale = split.factor.diagonal(dim1=1, dim2=2).log()[..., None]
+        return split.visible_sum(-0.5 * (split.alpha.square() + LOG_2PI) - log_scale)
 
     def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
         """(N, n, D) the scores of all nested masks of each order: one Cholesky factorisation an order.
@@ -110,7 +102,7 @@ class Gaussian(JointModel):
         """
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
         orders = checked_orders(orders, self.dim, self.device)
-        return gaussian_row_curves(self.covariance, x - self.mean, orders)
+        return row_curves(self.covariance, x - self.mean, orders)
 
     def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
         """The curves of `order_curve` summed over rows, which enter by their second moments: time flat in N."""
@@ -122,10 +114,6 @@ class Gaussian(JointModel):
         """The marginal Gaussian of coordinates `keep`."""
         return type(self)(self.mean[keep], self.covariance[keep][:, keep], dtype=self.mean.dtype)
 
-    def _factorised(self, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Visible coordinates first: the order (P, D), its Cholesky factors (P, D, D) and α (P, D, N)."""
+    def _split(self, x: Tensor, visible: Tensor) -> VisibleFirst:
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
-        order = (~visible).to(torch.int8).argsort(dim=1, stable=True)
-        factor = cholesky(self.covariance[order[:, :, None], order[:, None, :]], "covariance")
-        centred = (x - self.mean).T[order]  # (P, D, N)
-        return order, factor, torch.linalg.solve_triangular(factor, centred, upper=False)
+        return visible_first(self.covariance, x - self.mean, visible, "covariance")

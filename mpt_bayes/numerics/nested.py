@@ -11,7 +11,7 @@ half of every triangle. All of it is differentiable.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -156,11 +156,24 @@ def compressed_rows(x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor | None]:
     return rows[:, :-1] - rows[:, -1:] * (mean - centre), basis
 
 
-def gaussian_row_curves(covariance: Tensor, centred: Tensor, orders: Tensor) -> Tensor:
-    """(N, n, D) mean log-density of the last m coordinates of each order, each given the visible ones, row by row."""
+DataTerm = Callable[[Tensor, Tensor, Tails], Tensor]
+"""From (n, r, hi, width) squared residuals over variances, the (n, r, D) α of the rows and the block: (n, r, width),
+the sum over hidden coordinates of the part of the log-density that depends on the data."""
+
+
+def gaussian_term(quadratic: Tensor, alpha: Tensor, block: Tails) -> Tensor:
+    """-½ Σ_j residual² / variance."""
+    return -0.5 * quadratic.sum(-2)
+
+
+def row_curves(covariance: Tensor, centred: Tensor, orders: Tensor, data_term: DataTerm = gaussian_term) -> Tensor:
+    """(N, n, D) mean log-density of the last m coordinates of each order, each given the visible ones, row by row.
+
+    The rest of the log-density is that of a Gaussian, -½ log(2π variance).
+    """
     problem = _Standardised.of(covariance)
-    chunk = orders_per_chunk(len(covariance), covariance.device)
-    return torch.cat([problem.row_curves(centred, part, first=not i) for i, part in enumerate(orders.split(chunk))], 1)
+    parts = orders.split(orders_per_chunk(len(covariance), covariance.device))
+    return torch.cat([problem.row_curves(centred, part, data_term, first=not i) for i, part in enumerate(parts)], 1)
 
 
 def gaussian_totals(
@@ -170,11 +183,11 @@ def gaussian_totals(
 
     More than a few rows enter by their second moments: the time is flat in N beyond one QR factorisation.
     """
+    if len(x) <= FEW_ROWS:
+        each = row_curves(covariance, x - mean, orders)
+        return each.sum(0), each.sum(2).mean(1) if per_row else None
     problem = _Standardised.of(covariance)
     parts = orders.split(orders_per_chunk(len(covariance), covariance.device))
-    if len(x) <= FEW_ROWS:
-        row_curves = torch.cat([problem.row_curves(x - mean, part, first=not i) for i, part in enumerate(parts)], 1)
-        return row_curves.sum(0), row_curves.sum(2).mean(1) if per_row else None
     rows, basis = compressed_rows(x, mean)
     rows = rows / problem.scale
     curves, normalisers, forms = [], [], []
@@ -208,7 +221,7 @@ class _Standardised:
         scale = covariance.diagonal().sqrt()
         return cls(covariance / scale / scale[:, None], scale)
 
-    def row_curves(self, centred: Tensor, orders: Tensor, *, first: bool) -> Tensor:
+    def row_curves(self, centred: Tensor, orders: Tensor, data_term: DataTerm, *, first: bool) -> Tensor:
         """(N, n, D), rows in groups that fit the cache."""
         factor = reversed_factor(self.correlation, orders, "covariance", check=first)
         alpha = whitened(factor, centred / self.scale, orders).mT  # (n, N, D)
@@ -217,13 +230,11 @@ class _Standardised:
         carries = [group[..., :0] for group in groups]
         columns = []
         for block in tails(factor):
-            quadratics = []
+            terms = []
             for i, group in enumerate(groups):
                 quadratic, carries[i] = row_quadratics(block, group, carries[i])
-                quadratics.append(quadratic.sum(-2))
-            columns.append(
-                -0.5 * torch.cat(quadratics, 1) / self.sizes(block) - self.normaliser(block, orders)[:, None]
-            )
+                terms.append(data_term(quadratic, group, block))
+            columns.append(torch.cat(terms, 1) / self.sizes(block) - self.normaliser(block, orders)[:, None])
         return torch.cat(columns, -1).transpose(0, 1)
 
     def sizes(self, block: Tails) -> Tensor:

@@ -240,6 +240,30 @@ class _Bare(nn.Module):
         return self.encoder(input_ids=ids).last_hidden_state
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True),
+        nn.MultiheadAttention(4, 2, dropout=0.3, batch_first=True),
+        nn.LSTM(4, 4, num_layers=2, dropout=0.5, batch_first=True),
+    ],
+)
+def test_dropout_that_cannot_be_seen_is_never_taken_for_exact(layer: nn.Module) -> None:
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if isinstance(self.layer, nn.MultiheadAttention):
+                return self.layer(x, x, x, need_weights=False)[0]
+            result = self.layer(x)
+            return result[0] if isinstance(result, tuple) else result
+
+    with pytest.raises(ModelError, match="cannot be seen"):
+        dropout_sites(Wrapped(), torch.randn(2, 3, 4, generator=seeded(0)))
+
+
 def test_faults_are_named() -> None:
     x = torch.zeros(1, 40)
     with pytest.raises(BudgetError, match="40 units"):

@@ -1,6 +1,7 @@
 """What correcting the embeddings does to masked scores and to effective rank, paired mask by mask.
 
-    python -m experiments.dropout.embedding_effects   writes experiments/dropout/results/embedding_effects.json
+    python -m experiments.dropout.embedding_effects antibody      writes results/embeddings_antibody.json
+    python -m experiments.dropout.embedding_effects docstrings    writes results/embeddings_docstrings.json
 
 On the antibody BERT inside the package antiberty, with its bundled sequences, and on the encoder of `encoder.py`, with
 blocks of its corpus that it was not trained on. Every variant is scored by `mpt_bayes.lm.score` with the same masks.
@@ -105,16 +106,17 @@ def measure(model: MaskedLM, texts: list[Text], budget: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", choices=["antibody", "docstrings"])
     parser.add_argument("--encoder", type=Path, default=FOLDER)
-    parser.add_argument("--budget", type=int, default=64)
+    parser.add_argument("--budget", type=int, default=24)
     arguments = parser.parse_args()
-    corpus = load_corpus(encoder_config().corpus)
-    record = {
-        "antibody": measure(antibody(), list(antibody_sequences().values()), arguments.budget),
-        "docstrings": measure(pretrained_encoder(arguments.encoder), list(corpus.held_out), arguments.budget),
-    }
+    if arguments.model == "antibody":
+        record = measure(antibody(), list(antibody_sequences().values()), arguments.budget)
+    else:
+        held_out = load_corpus(encoder_config().corpus).held_out
+        record = measure(pretrained_encoder(arguments.encoder), list(held_out), arguments.budget)
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "embedding_effects.json").write_text(json.dumps(record, indent=1) + "\n")
+    (RESULTS / f"embeddings_{arguments.model}.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def main() -> None:
         "averages": averaging(records["averages"]),
         "penalty": penalty(records["averages"]),
         "attention": attention(records["averages"], records["removal"]),
-        "embeddings": embeddings(records["embedding_effects"]),
+        "embeddings": embeddings({name: records[f"embeddings_{name}"] for name in ("antibody", "docstrings")}),
         "fine_tuning": fine_tuning(records["fine_tuning"]),
     }
     FIGURES.mkdir(parents=True, exist_ok=True)

@@ -14,12 +14,12 @@ from torch.overrides import TorchFunctionMode
 
 from mpt_bayes.errors import ArgumentError, ModelError
 
-_UNSUPPORTED = {
-    functional.alpha_dropout: "alpha_dropout",
-    functional.feature_alpha_dropout: "feature_alpha_dropout",
-    functional.dropout1d: "dropout1d",
-    functional.dropout2d: "dropout2d",
-    functional.dropout3d: "dropout3d",
+_NOT_ELEMENTWISE = {
+    functional.alpha_dropout,
+    functional.feature_alpha_dropout,
+    functional.dropout1d,
+    functional.dropout2d,
+    functional.dropout3d,
 }
 
 
@@ -55,14 +55,14 @@ class _Intercept(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
-        if func is functional.dropout:
+        if func is functional.dropout or func in _NOT_ELEMENTWISE:
             rate, training = _dropout_arguments(args, named)
             if training and rate > 0:
+                if func in _NOT_ELEMENTWISE:
+                    raise ModelError(f"the model calls {func.__name__}: only element-wise dropout can be enumerated")
                 self.count += 1
                 return self._on_dropout(self.count - 1, args[0] if args else named["input"], rate)
-        elif func in _UNSUPPORTED:
-            raise ModelError(f"the model calls {_UNSUPPORTED[func]}: only element-wise dropout can be enumerated")
-        elif func is functional.scaled_dot_product_attention and named.get("dropout_p", 0.0) > 0:
+        elif func is functional.scaled_dot_product_attention and (args[4:5] or (named.get("dropout_p", 0.0),))[0] > 0:
             raise ModelError(
                 "the model drops attention weights inside scaled_dot_product_attention, where they cannot be seen: "
                 "load it with attn_implementation='eager'"
@@ -71,7 +71,7 @@ class _Intercept(TorchFunctionMode):
 
 
 def _dropout_arguments(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[float, bool]:
-    """(p, training) of a call of torch.nn.functional.dropout."""
+    """(p, training) of a call of torch.nn.functional.dropout or one of its kin."""
     defaults = (None, 0.5, True)
     given = dict(zip(("input", "p", "training"), args, strict=False))
     merged = dict(zip(("input", "p", "training"), defaults, strict=True)) | given | named
@@ -99,7 +99,8 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
         x: (B, …).
 
     Raises:
-        ModelError: dropout that cannot be seen (inside fused attention) or that is not element-wise.
+        ModelError: dropout that cannot be seen (inside fused attention or a recurrent layer), that is not element-wise,
+            or random numbers of another kind.
         ArgumentError: a rate of 1, which leaves nothing.
 
     Example:
@@ -119,9 +120,16 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
         found.append(Site(rate, tuple(values.shape[1:])))
         return values
 
-    with _dropping(module), _Intercept(record):
-        module(x)
-    return tuple(found)
+    with _dropping(module), _Intercept(record), torch.no_grad():
+        first = module(x)
+        sites = tuple(found)
+        second = module(x)
+    if not torch.allclose(first, second, rtol=1e-4, atol=1e-6, equal_nan=True):
+        raise ModelError(
+            "the model's outputs differ when nothing is dropped: it draws random numbers where they cannot be seen "
+            "(nn.MultiheadAttention, recurrent layers); write that dropout with nn.Dropout, or set it to 0"
+        )
+    return sites
 
 
 def forward_with(module: nn.Module, x: Tensor, sites: Sequence[Site], multipliers: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
 """`mpt-bayes lm pretrain` and `lm rank`, and every shipped experiment at a reduced size."""
 
+import importlib.util
 import json
+import sys
 import tomllib
 from pathlib import Path
 
@@ -109,6 +111,20 @@ def test_every_shipped_experiment_runs_at_a_reduced_size(path, tmp_path):
     compared = pretraining.compare_runs({name: tmp_path / name for name in study.configs})
     assert [comparison.name for comparison in compared] == list(study.configs)
     assert all(comparison.scores.total < 0 for comparison in compared)
+
+
+def test_ppca_goes_from_noise_to_evidence_beside_a_network(study, tmp_path):
+    spec = importlib.util.spec_from_file_location("noise_to_evidence", EXPERIMENTS[0].parent / "noise_to_evidence.py")
+    script = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = script  # dataclasses look their module up
+    spec.loader.exec_module(script)
+    pretraining.pretrain(pretraining.Study.from_toml(study).configs["bert"], tmp_path / "run")
+    moments = script.main(str(tmp_path / "run"), str(tmp_path / "figure.png"), steps=60)
+    values = [moment.log_marginal_likelihood for moment in moments]
+    assert values[-1] > values[0] + 1
+    for moment in moments:  # the area under each curve is the log marginal likelihood
+        assert moment.curve.sum() == pytest.approx(moment.log_marginal_likelihood, abs=0.2)
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 def test_there_are_experiments():

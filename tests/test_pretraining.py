@@ -277,6 +277,9 @@ def test_each_architecture_trains_saves_loads_and_is_scored_alike(architecture, 
     held_out = pretraining.HeldOut(pretraining.load_corpus(config().corpus).held_out)
     assert np.array_equal(held_out.score(again.model).scores, np.load(tmp_path / "run" / "held_out.npy"))
     assert held_out.score(run.model).total == run.result["total"] == again.result["total"]
+    untrained = run.folder.rows("evaluation")[0]["total"]
+    assert run.result["gain_over_untrained"] == pytest.approx(run.result["total"] - untrained, abs=1e-9)
+    assert 0 < run.result["gain_standard_error"] < run.result["total_standard_error"] * 2
     assert again.result["parameters"] == run.model.module.num_parameters()
 
 

@@ -44,7 +44,7 @@ def pretrain(
 
 def _report(comparisons: list[RunComparison]) -> Table:
     known = "share" in comparisons[0].row
-    table = Table("run", "area Σ S(m)", "± SE", f"against {comparisons[0].name}", "± SE")
+    table = Table("run", "area Σ S(m)", "± SE", f"over {comparisons[0].name}", "± SE", "over untrained", "± SE")
     for column in table.columns[1:]:
         column.justify = "right"
     for heading in ["share", "± SE"] * known + ["FLOPs", "weights"]:
@@ -53,6 +53,7 @@ def _report(comparisons: list[RunComparison]) -> Table:
         row = comparison.row
         numbers = [f"{row[key]:.3f}" for key in ("area", "area_standard_error")]
         numbers += [f"{row['difference']:+.3f}", f"{row['difference_standard_error']:.3f}"]
+        numbers += [f"{row['gain_over_untrained']:+.3f}", f"{row['gain_standard_error']:.3f}"]
         numbers += [f"{row[key]:.3f}" for key in ("share", "share_standard_error")] if known else []
         table.add_row(comparison.name, *numbers, f"{row['flops']:.1e}", f"{row['parameters']:,}")
     return table

@@ -73,16 +73,20 @@ def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False
     evaluator = Evaluator(corpus, config)
     start = run.start(config, resume=resume)
     module: Any = new_model(config, corpus)
-    model = masked_diffusion(module, mask_token_id=corpus.mask_token_id, tokenizer=corpus.tokenizer)
+    model = _adapted(module, corpus)
     train(config, model, examples, evaluator, run, start)
+    scores = evaluator.held_out.score(model)
+    gain = scores.minus(evaluator.held_out.score(_adapted(new_model(config, corpus), corpus)))
     result = {
         **{name: value for name, value in run.rows("evaluation")[-1].items() if name != "kind"},
         **evaluator.reference_curves(),
+        "gain_over_untrained": gain.total,
+        "gain_standard_error": gain.total_standard_error,
         "parameters": int(module.num_parameters()),
         "mask_token_id": corpus.mask_token_id,
         "held_out_digest": evaluator.held_out.digest,
     }
-    run.finish(result, evaluator.held_out.score(model).scores)
+    run.finish(result, scores.scores)
     return PretrainedRun(run, model, result)
 
 
@@ -120,6 +124,10 @@ def load_run(folder: str | Path) -> PretrainedRun:
             return PretrainedRun(run, load(run.model), result)
         module = AutoModelForMaskedLM.from_pretrained(run.model).eval()
     return PretrainedRun(run, masked_diffusion(module, mask_token_id=result["mask_token_id"]), result)
+
+
+def _adapted(module: PreTrainedModel, corpus: Corpus) -> MaskedLM:
+    return masked_diffusion(module, mask_token_id=corpus.mask_token_id, tokenizer=corpus.tokenizer)
 
 
 def _devices(config: PretrainConfig) -> int:

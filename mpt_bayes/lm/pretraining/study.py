@@ -79,6 +79,8 @@ class RunComparison:
             "area_standard_error": self.scores.total_standard_error,
             "difference": self.difference.total,
             "difference_standard_error": self.difference.total_standard_error,
+            "gain_over_untrained": self.result["gain_over_untrained"],
+            "gain_standard_error": self.result["gain_standard_error"],
             **{key: self.result[key] for key in ("share", "share_standard_error") if key in self.result},
             "flops": self.result["flops"],
             "parameters": self.result["parameters"],

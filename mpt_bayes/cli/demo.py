@@ -58,7 +58,7 @@ CASES = (
         "gp",
         lambda: datasets.load("co2"),
         builders.ModelOptions(kernel="co2", missing="marginalise"),
-        RandomOrders(4),
+        RandomOrders(64),
     ),
 )
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from mpt_bayes.cli import main
+from mpt_bayes.cli import demo, main
 from mpt_bayes.models import Gaussian
 
 
@@ -206,3 +206,14 @@ def test_row_25_missing_entries_are_an_error_unless_marginalised(tmp_path, capsy
     )
     content = json.loads(capsys.readouterr().out)
     assert content["cumulative_score"]["total"] == pytest.approx(content["log_marginal_likelihood"]["total"], rel=1e-12)
+
+
+def test_the_demo_writes_a_table_figures_and_json(tmp_path, capsys, monkeypatch):
+    wine = [case for case in demo.CASES if case.model == "factor-analysis"]
+    monkeypatch.setattr(demo, "CASES", wine)
+    assert main(["demo", "--output", str(tmp_path)]) == 0
+    assert "FA, wine" in capsys.readouterr().out
+    content = json.loads((tmp_path / "factor_analysis.json").read_text())
+    jsonschema.Draft202012Validator(schema("compare")).validate(content)
+    assert abs(content["cumulative_score"]["z"]) < 4
+    assert (tmp_path / "factor_analysis.png").stat().st_size > 10_000

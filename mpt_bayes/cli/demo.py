@@ -46,7 +46,7 @@ CASES = (
     ),
     Case(
         "Factor analysis, 2 factors, on 178 wines (standardised)",
-        "factor analysis, wine",
+        "FA, wine",
         "factor-analysis",
         lambda: datasets.load("wine").standardised(),
         builders.ModelOptions(latent_dim=2),
@@ -98,14 +98,15 @@ def _draw(result: mb.Comparison, case: Case, folder: Path) -> None:
 def _report(rows: list[Any]) -> RenderableType:
     table = Table(
         "",
-        "log p(x), exact",
+        "log p(x)",
         "Σ S(m)",
         "± SE",
         "difference",
         "seconds",
-        title="Nats, total over the data",
+        title="Exact log p(x) beside the cumulative score, nats, total over the data",
         title_justify="left",
     )
+    table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for case, result, seconds in rows:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
-from mpt_bayes.errors import ArgumentError, DataError, MptBayesWarning
+from mpt_bayes.errors import DataError, MptBayesWarning
 from mpt_bayes.models.em import (
     DEFAULT_EM,
     EMSettings,
@@ -17,7 +17,7 @@ from mpt_bayes.models.em import (
     expectation_maximisation,
     filled_with_means,
 )
-from mpt_bayes.models.low_rank import LowRankGaussian, LowRankParameters, checked_parameters
+from mpt_bayes.models.low_rank import LowRankGaussian, LowRankParameters
 
 IMPROPER = 1e-6
 """A share of the column's variance below which its noise variance is called an improper solution (Heywood case)."""
@@ -67,13 +67,7 @@ class FactorAnalysis(LowRankGaussian):
         latent_dim: int | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        self._parameters, self._latent_dim = None, 0 if latent_dim is None else latent_dim
-        self._dtype = dtype
-        if (loading is None) != (noise_variance is None) or (loading is None) == (latent_dim is None):
-            raise ArgumentError("give FactorAnalysis either loading and noise_variance, or latent_dim alone")
-        if loading is not None and noise_variance is not None:
-            self._parameters = checked_parameters(loading, noise_variance, mean, dtype)
-            self._latent_dim = loading.shape[1]
+        self._initialise(loading, noise_variance, mean, latent_dim, dtype)
 
     @property
     def noise_variance(self) -> Tensor:
@@ -101,12 +95,7 @@ class FactorAnalysis(LowRankGaussian):
             DataError: missing or infinite entries (row named); a constant column, whose likelihood is unbounded.
         """
         x, has_missing = checked_training_data(x, self._dtype, missing)
-        dim = x.shape[1]
-        if not 0 <= self.latent_dim < dim:
-            raise ArgumentError(
-                f"latent_dim is {self.latent_dim} and the data have {dim} columns: factor analysis needs "
-                f"0 <= latent_dim <= {dim - 1}"
-            )
+        self._check_can_fit(x.shape[1])
         filled = filled_with_means(x)
         variance = filled.var(0, correction=0)
         constant = variance <= len(x) * torch.finfo(x.dtype).eps ** 2 * filled.square().mean(0)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
-from mpt_bayes.errors import ModelError
+from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.base import JointModel
 
 LOG_2PI = math.log(2 * math.pi)
@@ -35,6 +35,7 @@ class LowRankGaussian(JointModel):
 
     _parameters: LowRankParameters | None
     _latent_dim: int
+    _dtype: torch.dtype
 
     @property
     def loading(self) -> Tensor:
@@ -109,6 +110,31 @@ class LowRankGaussian(JointModel):
         projected = orthogonal[:, : self.dim].mT @ target.mT  # (P, K, N)
         latent = torch.linalg.solve_triangular(root, projected, upper=True).mT
         return root, latent, (target - latent @ scaled.mT).square().sum(2)
+
+    def _initialise(
+        self,
+        loading: Tensor | None,
+        noise: Tensor | None,
+        mean: Tensor | None,
+        latent_dim: int | None,
+        dtype: torch.dtype,
+    ) -> None:
+        """Hold checked parameters, or no parameters yet and the number of latents to fit."""
+        if (loading is None) != (noise is None) or (loading is None) == (latent_dim is None):
+            raise ArgumentError(f"give {type(self).__name__} either loading and noise_variance, or latent_dim alone")
+        self._dtype = dtype
+        self._parameters = None
+        self._latent_dim = latent_dim or 0
+        if loading is not None and noise is not None:
+            self._parameters = checked_parameters(loading, noise, mean, dtype)
+            self._latent_dim = loading.shape[1]
+
+    def _check_can_fit(self, dim: int) -> None:
+        if not 0 <= self._latent_dim < dim:
+            raise ArgumentError(
+                f"latent_dim is {self._latent_dim} and the data have {dim} columns: a fit needs "
+                f"0 <= latent_dim <= {dim - 1}, so that a direction is left for the noise"
+            )
 
     def _fitted(self) -> LowRankParameters:
         if self._parameters is None:

@@ -16,7 +16,7 @@ from mpt_bayes.models.em import (
     expectation_maximisation,
     filled_with_means,
 )
-from mpt_bayes.models.low_rank import LowRankGaussian, LowRankParameters, checked_parameters
+from mpt_bayes.models.low_rank import LowRankGaussian, LowRankParameters
 
 
 @final
@@ -64,19 +64,18 @@ class PPCA(LowRankGaussian):
         latent_dim: int | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        self._parameters, self._latent_dim = None, 0 if latent_dim is None else latent_dim
-        self._dtype = dtype
-        if (loading is None) != (noise_variance is None) or (loading is None) == (latent_dim is None):
-            raise ArgumentError("give PPCA either loading and noise_variance, or latent_dim alone")
+        noise = None
         if loading is not None and noise_variance is not None:
-            shared = torch.as_tensor(noise_variance, dtype=dtype, device=loading.device)
-            if shared.ndim:
+            noise = torch.as_tensor(noise_variance, dtype=dtype, device=loading.device)
+            if noise.ndim:
                 raise ArgumentError(
-                    f"noise_variance has shape {tuple(shared.shape)}: PPCA shares one number among the coordinates; "
+                    f"noise_variance has shape {tuple(noise.shape)}: PPCA shares one number among the coordinates; "
                     "FactorAnalysis has one for each"
                 )
-            self._parameters = checked_parameters(loading, shared.expand(len(loading)), mean, dtype)
-            self._latent_dim = loading.shape[1]
+            noise = noise.expand(len(loading))
+        elif noise_variance is not None:
+            raise ArgumentError("noise_variance without a loading: give PPCA both, or latent_dim alone")
+        self._initialise(loading, noise, mean, latent_dim, dtype)
 
     @property
     def noise_variance(self) -> Tensor:
@@ -105,12 +104,7 @@ class PPCA(LowRankGaussian):
             DataError: missing or infinite entries (row named); data of rank K or less, whose likelihood is unbounded.
         """
         x, has_missing = checked_training_data(x, self._dtype, missing)
-        dim = x.shape[1]
-        if not 0 <= self.latent_dim < dim:
-            raise ArgumentError(
-                f"latent_dim is {self.latent_dim} and the data have {dim} columns: maximum likelihood PPCA needs "
-                f"0 <= latent_dim <= {dim - 1}, so that a direction is left for the noise"
-            )
+        self._check_can_fit(x.shape[1])
         parameters = _closed_form(filled_with_means(x), self.latent_dim)
         if has_missing:
             parameters = expectation_maximisation(x, parameters, shared_noise=True, settings=em)

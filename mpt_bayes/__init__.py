@@ -9,7 +9,9 @@ from mpt_bayes.estimation import (
     cumulative_score,
     log_marginal_likelihood,
     masked_score,
+    plan,
     score_curve,
+    score_difference,
     sweep,
     verify,
 )
@@ -50,8 +52,10 @@ __all__ = [
     "masked_score",
     "masks",
     "models",
+    "plan",
     "representation",
     "score_curve",
+    "score_difference",
     "sweep",
     "verify",
 ]

@@ -41,6 +41,7 @@ class AdaptiveScore:
         dim: D.
         budget: when to end.
         stream: all masks derive from it.
+        pilot: sampled masks of the first round; None for a fifth of what the ends leave of a known budget.
 
     Raises:
         BudgetError: a budget of so few evaluations that there is no standard error.
@@ -53,10 +54,11 @@ class AdaptiveScore:
         (-9.0, 40)
     """
 
-    def __init__(self, dim: int, budget: Budget, stream: Stream) -> None:
+    def __init__(self, dim: int, budget: Budget, stream: Stream, *, pilot: int | None = None) -> None:
         self.dim = dim
         self.budget = budget
         self._stream = stream
+        self._pilot = pilot
         self._limit = min(budget.n_evaluations or MOST_EVALUATIONS, MOST_EVALUATIONS)
         nominal = budget.n_evaluations or PILOT_SHARE * self._default_pilot()
         self._lowest, self._highest = sampled_range(dim, nominal)
@@ -131,7 +133,7 @@ class AdaptiveScore:
         sampled = sum(len(part) for part in self._rounds)
         more = max(0, n_evaluations - self.n_evaluations)
         so_far = sampled**2 * float(self.tally().partial_variances[-1])
-        ahead = more * float(self._scale().sum()) ** 2
+        ahead = more * float(self._sampled(self.scale()).sum()) ** 2
         return (so_far + ahead) / (sampled + more) ** 2
 
     def evaluations_for(self, standard_error: float) -> int:
@@ -141,7 +143,7 @@ class AdaptiveScore:
         sampled = sum(len(part) for part in self._rounds)
         target = standard_error**2
         so_far = sampled**2 * float(self.tally().partial_variances[-1])
-        each = float(self._scale().sum()) ** 2
+        each = float(self._sampled(self.scale()).sum()) ** 2
         # target·n² - each·n + (each·sampled - so_far) = 0 for n = sampled + more
         root = each**2 - 4 * target * (each * sampled - so_far)
         needed = (each + math.sqrt(max(root, 0.0))) / (2 * target)
@@ -155,30 +157,36 @@ class AdaptiveScore:
     def _default_pilot(self) -> int:
         return max(2 * SMALLEST_PILOT, min(self.dim, 200))
 
-    def _scale(self) -> Tensor:
-        """(W,) smoothed standard deviation of what is left at each sampled size."""
+    def scale(self) -> Tensor:
+        """(D,) smoothed standard deviation, at each size, of what control variates leave of s(M); 0 if none is left."""
+        if not self._rounds:
+            return torch.zeros(self.dim, dtype=torch.float64)
         residual = torch.cat([part.residual for part in self._rounds])
         sizes = torch.cat([part.sizes for part in self._rounds])
-        return local_scale(sizes, residual, self.dim)[self._lowest - 1 : self._highest]
+        return local_scale(sizes, residual, self.dim)
 
     def _plan(self, count: int) -> tuple[Tensor, SizeBins]:
         """Bins and counts of a round of `count` masks: one bin a size if three masks each can be had."""
         bins = SizeBins(self._lowest, self._highest, min(self._width, max(1, count // (3 if self._rounds else 4))))
-        scale = self._scale() if self._rounds else prior_scale(self.dim)[self._lowest - 1 : self._highest]
-        mean_square = bins.law(self.dim)[:, self._lowest - 1 : self._highest] @ scale.square()
-        return neyman(mean_square.sqrt(), count), bins
+        scale = self.scale() if self._rounds else prior_scale(self.dim)
+        return neyman((bins.law(self.dim) @ scale.square()).sqrt(), count), bins
+
+    def _sampled(self, by_size: Tensor) -> Tensor:
+        return by_size[self._lowest - 1 : self._highest]
 
     def _next_count(self) -> int:
         """Masks to sample in the next round; 0 to stop."""
         if self._width <= 0:
             return 0
         left = self._limit - max(self.n_evaluations, len(self._ends))
+        if self._known is None and self._pilot is not None:
+            return min(left, self._pilot)
         if self._known is None:
             known = self.budget.n_evaluations is not None
-            pilot = max(SMALLEST_PILOT, left // PILOT_SHARE) if known else self._default_pilot()
-            if self.budget.target_standard_error is not None:
+            pilot = pilot_count(left) if known else min(left, self._default_pilot())
+            if self.budget.target_standard_error is not None and pilot < left:
                 pilot = min(pilot, self._default_pilot())
-            return pilot if left - pilot >= pilot else left
+            return pilot
         count = left
         if self.budget.target_standard_error is not None:
             missing = self.evaluations_for(self.budget.target_standard_error) - self.n_evaluations
@@ -189,6 +197,17 @@ class AdaptiveScore:
             affordable = int((self.budget.time_limit - spent) / (spent / self.n_evaluations))
             count = min(count, affordable, LARGEST_GROWTH * self.n_evaluations)
         return count if count >= 4 else 0
+
+
+def pilot_count(left: int) -> int:
+    """Masks of the pilot of a known budget; all of it if what would remain is less than the pilot.
+
+    Example:
+        >>> pilot_count(40), pilot_count(100), pilot_count(500)
+        (40, 24, 100)
+    """
+    pilot = max(SMALLEST_PILOT, left // PILOT_SHARE)
+    return pilot if left >= 2 * pilot else left
 
 
 def adaptive_tally(evaluate: Callable[[Tensor], Tensor], dim: int, budget: Budget, stream: Stream) -> Tally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -52,6 +53,15 @@ def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Str
     """The adaptive estimator on a model: the same masks serve every row, control variates are fitted row by row."""
     masks = budget.n_evaluations or 1000
     keep_rows = len(x) * model.dim * masks <= LARGEST_KEPT
+    tally = adaptive_tally(evaluator(model, x, keep_rows=keep_rows), model.dim, budget, stream)
+    if keep_rows:
+        return tally
+    unknown = torch.full((len(x),), torch.nan, dtype=torch.float64)
+    return replace(tally, per_row=unknown, n_evaluations=tally.n_evaluations * len(x))
+
+
+def evaluator(model: ConditionalModel, x: Tensor, *, keep_rows: bool) -> Callable[[Tensor], Tensor]:
+    """From masks (P, D) to log-probabilities (N, P, D), or to their sum over rows (1, P, D), chunk by chunk."""
 
     @torch.no_grad()
     def evaluate(hidden: Tensor) -> Tensor:
@@ -61,8 +71,4 @@ def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Str
             parts.append(log_prob if keep_rows else log_prob.sum(0, keepdim=True))
         return torch.cat(parts, 1)
 
-    tally = adaptive_tally(evaluate, model.dim, budget, stream)
-    if keep_rows:
-        return tally
-    unknown = torch.full((len(x),), torch.nan, dtype=torch.float64)
-    return replace(tally, per_row=unknown, n_evaluations=tally.n_evaluations * len(x))
+    return evaluate

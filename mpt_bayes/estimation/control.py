@@ -15,7 +15,7 @@ COORDINATE_PENALTY = (2.0, 5.0, 10.0, 10.0)
 """Ridge penalties in observations of a coordinate, for the constant, linear, … part of its dependence on the size."""
 VISIBLE_PENALTIES = (4.0, 16.0, 64.0, 256.0, math.inf)
 """Ridge penalties for the visible side, in units of the noise variance; the evidence of the scores chooses one."""
-WINDOW = 0.05
+WINDOW = 0.06
 """Width of the smoothing window of `local_scale` on the scaled log-odds of the rate."""
 
 
@@ -118,16 +118,18 @@ def prior_scale(dim: int) -> Tensor:
 def local_scale(sizes: Tensor, residual: Tensor, dim: int) -> Tensor:
     """(D,) standard deviation of residuals as a smooth function of the size, shrunk towards the prior's shape.
 
-    Squared residuals over the prior's squares are averaged with a Gaussian window of log-odds; the overall level counts
-    as three observations at every size, so a size that was not seen is not taken for quiet.
+    Squared residuals over the prior's squares are averaged with a Gaussian window of log-odds; the average over a wider
+    window counts as two observations at every size, so a size that was hardly seen is not taken for quiet.
     """
     shape = prior_scale(dim).square()
     ratio = residual.square() / shape[sizes - 1]
     place = size_basis(torch.arange(1, dim + 1), dim, 2)[:, 1]
-    window = torch.exp(-0.5 * ((place[:, None] - place[sizes - 1]) / WINDOW).square())
+    square = (place[:, None] - place[sizes - 1]).square()
     level = ratio.mean().clamp_min(torch.finfo(torch.float64).tiny)
-    smooth = (window @ ratio + 3 * level) / (window.sum(1) + 3)
-    return (shape * smooth).sqrt()
+    for width, count in ((4 * WINDOW, 1), (WINDOW, 2)):
+        window = torch.exp(-0.5 * square / width**2)
+        level = (window @ ratio + count * level) / (window.sum(1) + count)
+    return (shape * level).sqrt()
 
 
 def _visible_features(hidden: Tensor) -> Tensor:

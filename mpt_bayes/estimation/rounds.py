@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -59,18 +60,14 @@ class Round:
         With w = W / (H n_h) the weight of a mask of bin h and law_h(m) the probability of a size in it, a mask adds
         w [1[m = |M|] (s(M) - centred(M) - trend(m)) + law_h(m) trend(m)] to S(m).
         """
-        n_masks, dim = scored.hidden.shape
+        dim = scored.hidden.shape[1]
         sizes = scored.hidden.sum(1)
         score = scored.log_prob.sum(2) / sizes
         law = size_bins.law(dim)
         weight = size_bins.width / (size_bins.count * counts.to(torch.float64))[bins]
         values = torch.empty_like(scored.log_prob)
         residual = torch.empty_like(score)
-        fold = torch.arange(n_masks) % FOLDS
-        for f in range(min(FOLDS, n_masks)):
-            mine = fold == f
-            others = known + scored[~mine]
-            fit = ControlVariate.fit(others.hidden, others.log_prob)
+        for mine, fit in cross_fits(scored, known):
             trend = fit.trend_at(torch.arange(1, dim + 1))  # (R, D)
             left = score[:, mine] - fit.centred(scored.hidden[mine]) - trend[:, sizes[mine] - 1]
             part = law[bins[mine]] * trend[:, None, :]
@@ -91,6 +88,14 @@ class Round:
         centred = values - (zero.index_add(0, self.bins, values) / n)[self.bins]
         each = n / (n - 1) * zero.index_add(0, self.bins, centred.square())
         return each.sum(0), (each.square() / (n - 1)).sum(0)
+
+
+def cross_fits(scored: Scored, known: Scored) -> Iterator[tuple[Tensor, ControlVariate]]:
+    """For each fold which masks are in it, (P,) bool, and the fit to all that is known and to the other folds."""
+    fold = torch.arange(len(scored)) % FOLDS
+    for f in range(min(FOLDS, len(scored))):
+        others = known + scored[fold != f]
+        yield fold == f, ControlVariate.fit(others.hidden, others.log_prob)
 
 
 def pooled(exact: Tensor, rounds: list[Round], n_evaluations: int) -> Tally:

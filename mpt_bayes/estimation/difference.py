@@ -1,0 +1,107 @@
+"""Paired comparison: two models, or one model on two sets of data, scored with the same masks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import final
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.estimation.curve import cumulative_score
+from mpt_bayes.estimation.missing import data_digest
+from mpt_bayes.masks import MaskDesign
+from mpt_bayes.models.base import ConditionalModel, EstimatedConditionals, HasOrderCurve
+from mpt_bayes.results import Estimate
+
+
+def score_difference(
+    first: ConditionalModel,
+    second: ConditionalModel,
+    x: Tensor,
+    *,
+    other_x: Tensor | None = None,
+    design: MaskDesign | None = None,
+    n_evaluations: int | None = None,
+    target_standard_error: float | None = None,
+    time_limit: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Estimate:
+    """Σ_m S(m) of `first` on x minus that of `second` on the same x, or on `other_x`, with common masks.
+
+    The estimator runs on the differences of log-probabilities, so the standard error is that of the difference: what
+    both have in common (which coordinates were hidden) cancels. Two training states of a network are two models; two
+    sequences are the same model twice with `other_x`, row against row.
+
+    Args:
+        first, second: of one dimension; both score every mask, which `n_evaluations` counts once.
+        x: (N, D); other_x: (N, D) or None for x.
+        design, n_evaluations, target_standard_error, time_limit, generator: as in `cumulative_score`.
+
+    Raises:
+        ArgumentError: different dimensions, or models made of draws (their inner errors would be lost).
+        DataError: different shapes; otherwise as `cumulative_score`.
+
+    Example:
+        >>> import torch, mpt_bayes as mb
+        >>> a, b = (mb.models.Gaussian(torch.zeros(3), torch.eye(3) + c) for c in (0.5, 0.6))
+        >>> estimate = mb.score_difference(a, b, torch.ones(1, 3), design=mb.masks.Exhaustive())
+        >>> exact = a.log_marginal_likelihood(torch.ones(1, 3)) - b.log_marginal_likelihood(torch.ones(1, 3))
+        >>> abs(estimate.value - float(exact)) < 1e-12, estimate.estimand
+        (True, 'difference of cumulative score')
+    """
+    if first.dim != second.dim:
+        raise ArgumentError(f"first has {first.dim} coordinates and second {second.dim}: they share no masks")
+    if any(isinstance(model, EstimatedConditionals) and model.is_estimated for model in (first, second)):
+        raise ArgumentError("a model made of draws has an inner error: score the two apart and subtract the estimates")
+    if other_x is not None and other_x.shape != x.shape:
+        raise DataError(f"x has shape {tuple(x.shape)} and other_x {tuple(other_x.shape)}: rows are compared in pairs")
+    both_fast = isinstance(first, HasOrderCurve) and isinstance(second, HasOrderCurve)
+    model = (_OrderDifference if both_fast else _Difference)(first, second, other_x)
+    estimate = cumulative_score(
+        model,
+        x,
+        design=design,
+        n_evaluations=n_evaluations,
+        target_standard_error=target_standard_error,
+        time_limit=time_limit,
+        generator=generator,
+    )
+    digest = estimate.data_digest if other_x is None else f"{estimate.data_digest} / {data_digest(other_x)}"
+    return replace(estimate, estimand=f"difference of {estimate.estimand}", data_digest=digest)
+
+
+class _Pair(ConditionalModel):
+    """Differences of log-probabilities: not a model of anything, but scored like one."""
+
+    def __init__(self, first: ConditionalModel, second: ConditionalModel, other_x: Tensor | None) -> None:
+        self._first, self._second, self._other = first, second, other_x
+
+    @property
+    def dim(self) -> int:
+        return self._first.dim
+
+    @property
+    def device(self) -> torch.device:
+        return self._first.device
+
+    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+        other = x if self._other is None else self._other
+        return self._first.masked_log_prob(x, hidden) - self._second.masked_log_prob(other, hidden)
+
+
+@final
+class _Difference(_Pair):
+    """Mask by mask."""
+
+
+@final
+class _OrderDifference(_Pair):
+    """By whole orders, where both models have a fast path."""
+
+    def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
+        assert isinstance(self._first, HasOrderCurve)
+        assert isinstance(self._second, HasOrderCurve)
+        other = x if self._other is None else self._other
+        return self._first.order_curve(x, orders) - self._second.order_curve(other, orders)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_examples import MeanGP, letters, normals, simplex, uniforms
+from model_examples import MeanGP, letters, normals, process, simplex, uniforms
 
 import mpt_bayes as mb
 from mpt_bayes.estimation.scores import mask_scores
@@ -115,6 +115,9 @@ def test_twelve_coordinates(log_condition):
     assert_identity(low_rank, drawn(covariance, 4), float(torch.linalg.cond(covariance)))
     analysis = FactorAnalysis(loading, floor * (1 + uniforms(5, 12)))
     assert_identity(analysis, drawn(covariance, 4), 2 * float(torch.linalg.cond(covariance)))
+    with torch.no_grad():
+        gp = GaussianProcess(process(12))
+        assert_identity(gp, normals(8, 2, 12), float(torch.linalg.cond(gp.joint().covariance)))
     binary = uniforms(6, *(2,) * 12) ** 4
     assert_identity(JointTable(binary / binary.sum()), letters(7, 2, 12, 2))
 

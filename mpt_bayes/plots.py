@@ -12,6 +12,7 @@ from mpt_bayes.errors import ArgumentError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from mpt_bayes.lm.twin import TwinCurves
     from mpt_bayes.results import Attribution, Comparison, Convergence, ScoreCurve, Sweep
 
 INK, SCORE, EXACT, BIAS = "#2b2d33", "#2a6f97", "#d1495b", "#e09f3e"
@@ -146,6 +147,34 @@ def plot_attribution(result: Attribution, *, names: list[str] | None = None, ax:
     _tidy(ax)
     ax.grid(visible=False, axis="y")
     return ax
+
+
+def plot_twin_curves(result: TwinCurves, *, n_bins: int = 20, ax: Axes | None = None) -> Axes:
+    """Mean log-probability of a hidden token against the mask rate: the model above, its random twin below; 95% bands.
+
+    Averaged over sizes, the curve is the score per token; the gap between the two is what pre-training gained.
+    """
+    ax = _axes(ax)
+    for scores, colour, name in ((result.model, SCORE, result.model.model), (result.twin, BIAS, "random weights")):
+        frame = scores.rate_curve(n_bins)
+        rates, values = frame.rate.to_numpy(), frame.score.to_numpy()
+        band = BAND * np.nan_to_num(frame.standard_error.to_numpy())
+        per_token = scores.perplexity.mean_nats_per_token
+        ax.fill_between(rates, values - band, values + band, color=colour, alpha=0.3, linewidth=0)
+        ax.plot(rates, values, color=colour, linewidth=1.8, marker="o", markersize=4)
+        place = int(np.nanargmin(np.abs(rates - 0.3)))
+        ax.annotate(
+            f"{name}: {per_token:.3f} nats a token",
+            (rates[place], values[place]),
+            xytext=(0, 12),
+            textcoords="offset points",
+            color=colour,
+        )
+    ax.set_xlim(0, 1)
+    ax.set_ylim(top=0)
+    ax.set_xlabel("mask rate m / D")
+    ax.set_ylabel("nats per hidden token")
+    return _tidy(ax)
 
 
 def _axes(ax: Axes | None) -> Axes:

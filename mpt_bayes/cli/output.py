@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
-from rich.progress import Progress
+from rich.progress import Progress, ProgressColumn, Task
+from rich.text import Text
 
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.progress import reported_to
@@ -34,16 +35,28 @@ class Clock:
 
 
 @contextmanager
-def working(what: str) -> Iterator[Clock]:
-    """Times the block, and shows its progress on standard error where that is a terminal."""
+def working(what: str, unit: str | None = None) -> Iterator[Clock]:
+    """Times the block, and shows its progress on standard error where that is a terminal; `unit` adds a rate."""
     clock = Clock()
     console = Console(stderr=True)
     start = time.perf_counter()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    columns = [*Progress.get_default_columns(), *([_Rate(unit)] if unit else [])]
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         with reported_to(lambda done, total: bar.update(task, completed=done, total=total)):
             yield clock
     clock.seconds = time.perf_counter() - start
+
+
+class _Rate(ProgressColumn):
+    """Steps a second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.0f} {self.unit}/s")
 
 
 def show(*items: RenderableType) -> None:

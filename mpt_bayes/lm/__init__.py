@@ -6,9 +6,10 @@ from mpt_bayes.lm.batches import Budget
 from mpt_bayes.lm.conditional import TextConditional
 from mpt_bayes.lm.loading import adapt, load, masked_diffusion, random_twin
 from mpt_bayes.lm.orders import OrderSpread, order_spread
-from mpt_bayes.lm.pseudo import pseudo_log_likelihood
+from mpt_bayes.lm.pseudo import Variant, pseudo_log_likelihood
+from mpt_bayes.lm.readers import Texts, read_texts
 from mpt_bayes.lm.results import CorpusScore, Perplexity, Skipped, TextScore
-from mpt_bayes.lm.scoring import ORDER_AGNOSTIC, score
+from mpt_bayes.lm.scoring import ORDER_AGNOSTIC, score, score_alike
 from mpt_bayes.lm.text import EncodedText, encode, from_ids
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "Skipped",
     "TextConditional",
     "TextScore",
+    "Texts",
+    "Variant",
     "adapt",
     "antibody",
     "antibody_sequences",
@@ -32,5 +35,7 @@ __all__ = [
     "order_spread",
     "pseudo_log_likelihood",
     "random_twin",
+    "read_texts",
     "score",
+    "score_alike",
 ]

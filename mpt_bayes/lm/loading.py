@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +46,12 @@ def load(
     source = str(name_or_path)
     options = {"trust_remote_code": trust_remote_code, "revision": revision}
     try:
-        config = AutoConfig.from_pretrained(source, **options)
-        module, info = AutoModelForMaskedLM.from_pretrained(
-            source, config=config, dtype=dtype, output_loading_info=True, **options
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        with _quiet():
+            config = AutoConfig.from_pretrained(source, **options)
+            module, info = AutoModelForMaskedLM.from_pretrained(
+                source, config=config, dtype=dtype, output_loading_info=True, **options
+            )
+            tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except ValueError as error:
         if "Unrecognized configuration class" not in str(error):
             raise ModelError(f"{source} cannot be loaded: {str(error).splitlines()[0]}") from error
@@ -172,6 +175,22 @@ def random_twin(model: MaskedLM, *, seed: int = 0) -> MaskedLM:
             position_offset=model.position_offset,
             base=None if model.base is None else module.base_model,
         )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' progress bars and reports: what matters in them is raised as an error."""
+    from transformers.utils import logging
+
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _n_embedded(module: Any) -> int | None:

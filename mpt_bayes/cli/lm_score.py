@@ -1,0 +1,119 @@
+"""`mpt-bayes lm score`: the expected order-agnostic log-likelihood of texts, or their pseudo-log-likelihood."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from mpt_bayes import lm
+from mpt_bayes.cli import lm_options as choices
+from mpt_bayes.cli import options, output
+from mpt_bayes.errors import ArgumentError
+
+Measure = Literal["score", "pll-original", "pll-whole-word", "pll-within-word"]
+What = Annotated[Measure, typer.Option("--measure", help="The order-agnostic score, or a pseudo-log-likelihood.")]
+ParquetTo = Annotated[Path | None, typer.Option("--parquet", help="Write the table, one row a text.", metavar="FILE")]
+SHOWN = 20
+
+
+def score(
+    model: choices.Model,
+    text: choices.Text = None,
+    input: choices.Input = None,
+    column: choices.Column = "text",
+    prompt_column: choices.PromptColumn = None,
+    measure: What = "score",
+    budget: choices.Passes = None,
+    target_se: choices.TargetError = None,
+    seed: options.Seed = 0,
+    long_text: choices.Long = "error",
+    empty: choices.Empty = "error",
+    device: choices.Device = "cpu",
+    dtype: choices.Dtype = "float32",
+    batch_size: choices.BatchSize = None,
+    compile: choices.Compile = False,
+    trust_remote_code: choices.RemoteCode = False,
+    resume: choices.Resume = None,
+    json: options.JsonTo = None,
+    parquet: ParquetTo = None,
+) -> None:
+    """The score of each text and of all together, with standard errors: a table, JSON, Parquet."""
+    texts = choices.texts_from(text, input, column, prompt_column)
+    if measure != "score" and (budget is not None or target_se is not None):
+        raise ArgumentError(f"--measure {measure} takes every token once: it has no --budget and no --target-se")
+    chosen = choices.ModelChoice(model, device, dtype, compile, trust_remote_code)
+    with output.working("scoring", unit="tokens") as clock:
+        loaded = chosen.load()
+        batch = choices.batch_budget(loaded.device, batch_size)
+        if measure == "score":
+            result = lm.score(
+                loaded,
+                texts.texts,
+                prompts=texts.prompts,
+                names=texts.names,
+                budget=budget,
+                target_standard_error=target_se,
+                seed=seed,
+                long_text=long_text,
+                empty=empty,
+                batch=batch,
+                store=resume,
+            )
+        else:
+            result = lm.pseudo_log_likelihood(
+                loaded,
+                texts.texts,
+                variant=_variant(measure),
+                prompts=texts.prompts,
+                names=texts.names,
+                long_text=long_text,
+                empty=empty,
+                batch=batch,
+                store=resume,
+            )
+    if parquet is not None:
+        result.to_dataframe().to_parquet(parquet)
+    fields = result.to_dict() | {"model": chosen.to_dict(loaded), "seconds": clock.seconds}
+    output.deliver("lm score", fields, json, lambda: _report(result))
+
+
+def _variant(measure: Measure) -> lm.Variant:
+    variants: dict[Measure, lm.Variant] = {
+        "pll-original": "original",
+        "pll-whole-word": "whole-word",
+        "pll-within-word": "within-word",
+    }
+    return variants[measure]
+
+
+def _report(result: lm.CorpusScore) -> Table:
+    table = Table(title=f"{result.total.estimand}, nats ({result.model})", title_justify="left")
+    for heading in ("text", "tokens", "total", "± SE", "per token", "perplexity"):
+        table.add_column(heading, justify="left" if heading == "text" else "right")
+    for row in result.rows[:SHOWN]:
+        if isinstance(row, lm.Skipped):
+            table.add_row(row.name, "", f"skipped: {row.reason}", "", "", "")
+        else:
+            table.add_row(row.name, *_numbers(row.total.value, row.standard_error, row.perplexity))
+    if len(result) > SHOWN:
+        table.add_row(f"… {len(result) - SHOWN} more", "", "", "", "", "")
+    table.add_section()
+    table.add_row("all", *_numbers(result.total.value, result.total.standard_error, result.perplexity))
+    data_error = result.total.data_standard_error
+    if data_error is not None:
+        table.caption = f"± {data_error:.4g} nats from the choice of texts, apart from the masks' standard error"
+    return table
+
+
+def _numbers(value: float, error: float | None, form: lm.Perplexity) -> list[str]:
+    shown = "none" if error is None else f"{error:.3g}"
+    return [
+        str(form.n_tokens),
+        f"{value:.3f}",
+        shown,
+        f"{form.mean_nats_per_token:.4f}",
+        f"{form.perplexity_per_token:.3f}",
+    ]

@@ -172,7 +172,7 @@ def _identity(trial: _Trial, model: JointModel) -> Check:
     difference, error = score.value - float(exact.sum()), score.standard_error or 0.0
     reason = f"{trial.n_orders} orders: difference {difference:+.4g} ± {error:.3g} nats over all rows"
     if abs(difference) <= trial.tolerance_for(exact, exact):  # orders that agree to rounding have no SE to speak of
-        return trial.equal("identity", torch.tensor(score.value).to(exact), exact.sum(), reason)
+        return trial.equal("identity", torch.tensor(score.value, dtype=exact.dtype), exact.sum().cpu(), reason)
     size = abs(difference) / error if error else math.inf
     verdict = _verdict(size <= STANDARD_ERRORS)
     return Check("identity", IDENTITIES["identity"], size, STANDARD_ERRORS, "standard errors", verdict, reason)

@@ -45,9 +45,11 @@ class Comparison:
 
     @property
     def z(self) -> float | None:
-        """The difference in standard errors; None where the score has none or every mask was taken."""
+        """The difference in standard errors; None where the score has none, every mask was taken, or masks that all
+        score alike (equal independent coordinates, say) leave a standard error of rounding only."""
         error = self.cumulative_score.standard_error
-        return self.difference / error if error else None
+        rounding = 100 * float(np.finfo(np.float64).eps) * abs(self.log_marginal_likelihood)
+        return self.difference / error if error and error > rounding else None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: both totals, per datum, the difference and the curve."""

@@ -1,0 +1,91 @@
+"""Figures and tables say what the results say."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+import mpt_bayes as mb
+from mpt_bayes import plots, report
+
+mpl.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mb.models.Gaussian(torch.zeros(4), torch.eye(4) + 0.5)
+
+
+@pytest.fixture(scope="module")
+def x():
+    return torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def words(axes):
+    return " ".join(text.get_text() for text in axes.texts)
+
+
+def printed(renderable):
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+def test_the_bars_of_a_curve_add_up_to_the_area_it_names(model, x):
+    result = mb.compare(model, x, design=mb.masks.Exhaustive())
+    axes = plots.plot_comparison(result)
+    area = sum(bar.get_height() * bar.get_width() for bar in axes.patches)
+    assert area == pytest.approx(result.log_marginal_likelihood / 6, rel=1e-12)
+    assert f"{area:.4f}, exact" in words(axes)
+
+
+def test_a_long_curve_is_filled(x):
+    model = mb.models.Gaussian(torch.zeros(40), torch.eye(40) + 0.5)
+    axes = plots.plot_curve(mb.score_curve(model, torch.linspace(-1, 1, 40)[None], design=mb.masks.RandomOrders(4)))
+    assert len(axes.patches) == 0
+    assert "±" in words(axes)
+
+
+def test_a_curve_per_datum_is_refused_because_the_figure_divides(model, x):
+    with pytest.raises(mb.errors.ArgumentError, match="total nats"):
+        plots.plot_curve(mb.score_curve(model, x).per_datum)
+
+
+def test_a_sweep_marks_the_bias_at_the_nearest_rate(model, x):
+    result = mb.sweep(model, x, [0.25, 0.5, 1.0], n_masks=None)
+    axes = plots.plot_sweep(result, mark=0.3)
+    assert f"bias {result.bias[0] / 6:+.3g}\nat rate 0.25" in words(axes)
+
+
+def test_convergence_draws_where_there_is_a_standard_error(model, x):
+    result = mb.convergence(model, x, numbers=[1, 4, 16])
+    axes = plots.plot_convergence(result)
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [4, 16])
+
+
+def test_attribution_has_a_bar_for_each_coordinate(model, x):
+    axes = plots.plot_attribution(mb.attribution(model, x), names=list("abcd"))
+    assert len(axes.patches) == 4
+    assert [label.get_text() for label in axes.get_yticklabels()] == list("abcd")
+
+
+def test_figures_are_drawn_where_they_are_told(model, x):
+    from matplotlib.figure import Figure
+
+    given = Figure().subplots()
+    assert plots.plot_curve(mb.score_curve(model, x), ax=given) is given
+
+
+def test_a_report_on_conditionals_alone_names_what_does_not_apply(model, x):
+    text = printed(report.verification_report(mb.verify(model, x[:1])))
+    assert "not applicable" in text
+    assert "All identities that apply hold" in text
+
+
+def test_a_difference_of_rounding_is_not_counted_in_standard_errors():
+    model = mb.models.Gaussian(torch.zeros(3), torch.eye(3))
+    result = mb.compare(model, torch.full((5, 3), 0.3))  # every mask scores the same
+    assert result.z is None
+    assert "exact" in printed(report.comparison_report(result))

@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 
 import gpytorch
+import pyro
 import torch
 
 from mpt_bayes import models
@@ -67,6 +68,13 @@ def binary_decoder(z):
     return models.BernoulliEmission.from_logits(z @ normals(29, 2, 5) + normals(30, 5))
 
 
+def two_groups(x):
+    """A Pyro program: two components of five normal coordinates."""
+    group = pyro.sample("group", pyro.distributions.Categorical(simplex(37, 2)))
+    means = normals(38, 2, 5)
+    pyro.sample("x", pyro.distributions.Normal(means[group], 0.8).to_event(1), obs=x)
+
+
 EXAMPLES = {
     _Marginal: lambda: (_Marginal(table(1, 3, 2, 3, 2, 2), torch.tensor([3, 0, 2, 4])), letters(2, 3, 4, 2)),
     models.BetaBernoulli: lambda: (models.BetaBernoulli(0.7, 1.9, 5), letters(3, 3, 5, 2)),
@@ -104,6 +112,7 @@ EXAMPLES = {
     models.NormalInverseGamma: lambda: (models.NormalInverseGamma(0.5, 2.0, 3.0, 1.5, 5), normals(23, 3, 5)),
     models.PPCA: lambda: (models.PPCA(normals(24, 5, 2), 0.3, normals(25, 5)), normals(26, 3, 5)),
     models.StudentT: lambda: (models.StudentT(normals(37, 5), spd(38, 5), 3.5), normals(39, 3, 5)),
+    models.PyroModel: lambda: (models.PyroModel(two_groups, normals(39, 5)), normals(40, 3, 5)),
 }
 
 

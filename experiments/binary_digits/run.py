@@ -61,7 +61,7 @@ def train(objective: str, x: Tensor, seconds: float, checkpoints: int) -> list[d
         chosen = torch.randint(len(x), (BATCH,), generator=stream.child("rows").generator())
         batch = data[chosen]
         if objective == "masked":
-            masks = mb.masks.StratifiedSizes(N_MASKS).draw(x.shape[1], stream.child("masks"))
+            masks = mb.masks.StratifiedSizes(N_MASKS, replicates=1).draw(x.shape[1], stream.child("masks"))
             scores = grid.masked_log_prob(batch, masks.hidden).sum(2) / masks.hidden.sum(1)
             value = (scores @ masks.sampling.log_weight.exp().float()).mean()
         elif objective == "evidence":

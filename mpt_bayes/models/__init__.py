@@ -30,6 +30,7 @@ from mpt_bayes.models.latent_quadrature import LatentQuadrature, QuadratureError
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
 from mpt_bayes.models.ppca import PPCA
+from mpt_bayes.models.pyro_model import PyroModel
 from mpt_bayes.models.state_space import fitted_local_level, linear_gaussian_state_space, local_level
 from mpt_bayes.models.student_t import StudentT
 from mpt_bayes.models.table import JointTable
@@ -62,6 +63,7 @@ __all__ = [
     "NormalEmission",
     "NormalInverseGamma",
     "PoissonEmission",
+    "PyroModel",
     "QuadratureError",
     "Restrictable",
     "StudentT",

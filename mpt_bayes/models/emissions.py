@@ -46,11 +46,6 @@ class Emission(ABC):
     def restrict(self, keep: Tensor) -> Self:
         """The same for coordinates `keep` (int64, repeats allowed), in that order."""
 
-    @classmethod
-    @abstractmethod
-    def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
-        """Weighted maximum likelihood: the M step of EM. x is (N, D), responsibility (N, K)."""
-
     @property
     def n_states(self) -> int:
         """K, the number of states."""
@@ -70,8 +65,17 @@ class Emission(ABC):
         return checked_data(x, self.dim, dtype=self.parameter.dtype, device=self.device)
 
 
+class FittedEmission(Emission):
+    """An emission with a weighted maximum likelihood fit."""
+
+    @classmethod
+    @abstractmethod
+    def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
+        """Weighted maximum likelihood: the M step of EM. x is (N, D), responsibility (N, K)."""
+
+
 @final
-class NormalEmission(Emission):
+class NormalEmission(FittedEmission):
     """x_j | k ~ N(mean_kj, scale_kj²).
 
     Args:
@@ -117,7 +121,7 @@ class NormalEmission(Emission):
 
 
 @final
-class BernoulliEmission(Emission):
+class BernoulliEmission(FittedEmission):
     """x_j | k ~ Bernoulli, x in {0, 1}, from log-probabilities of both values (so that 0 and 1 are exact).
 
     Args:
@@ -174,7 +178,7 @@ class BernoulliEmission(Emission):
 
 
 @final
-class CategoricalEmission(Emission):
+class CategoricalEmission(FittedEmission):
     """x_j | k ~ Categorical over 0..A-1.
 
     Args:
@@ -240,7 +244,7 @@ class CategoricalEmission(Emission):
 
 
 @final
-class PoissonEmission(Emission):
+class PoissonEmission(FittedEmission):
     """x_j | k ~ Poisson(rate_kj).
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +13,25 @@ from mpt_bayes.errors import MptBayesWarning
 from mpt_bayes.models.latent_bank import LatentBank, conditionals
 
 MINIMUM_EFFECTIVE_SAMPLES = 20
+
+
+class States(Protocol):
+    """What has states with probabilities given a subset of the coordinates."""
+
+    @property
+    def n_states(self) -> int:
+        """K."""
+
+    @property
+    def dim(self) -> int:
+        """D."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+
+    def state_probabilities(self, x: Tensor, visible: Tensor) -> Tensor:
+        """(N, P, K) p(state | x_visible)."""
 
 
 def score_influence(bank: LatentBank, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
@@ -33,20 +53,32 @@ def score_influence(bank: LatentBank, x: Tensor, hidden: Tensor, weight: Tensor)
     return torch.cat(parts)
 
 
+def shared_draws_variance(influence: Tensor, draws: Tensor) -> float:
+    """Variance of a total over rows whose K states come from n independent draws shared by all rows.
+
+    Args:
+        influence: (N, K) of the states.
+        draws: (K,) int64, the draw each state comes from, 0..n-1.
+    """
+    count = int(draws.max()) + 1
+    each = influence.new_zeros(count).index_add_(0, draws, influence.sum(0))
+    return count * float(each.var())
+
+
 @torch.no_grad()
-def log_prob_influence(bank: LatentBank, x: Tensor) -> Tensor:
+def log_prob_influence(bank: States, x: Tensor) -> Tensor:
     """(N, K) p(z_k | x_n) - w_k, the derivative of log p(x_n) in the log weight of each draw."""
     posterior, prior = bank.state_probabilities(x, _ends(bank)).unbind(1)
     return posterior - prior
 
 
 @torch.no_grad()
-def effective_sample_size(bank: LatentBank, x: Tensor, visible: Tensor) -> Tensor:
+def effective_sample_size(bank: States, x: Tensor, visible: Tensor) -> Tensor:
     """(N, P) 1 / Σ_k p(z_k | x_visible)²: how many equally weighted draws these are worth (Kong 1992)."""
     return 1 / bank.state_probabilities(x, visible).square().sum(2)
 
 
-def warn_if_poor(bank: LatentBank, x: Tensor, remedy: str) -> None:
+def warn_if_poor(bank: States, x: Tensor, remedy: str) -> None:
     """A warning, with the remedy, where the effective sample size of a row is below 20 with all or nothing visible."""
     size = effective_sample_size(bank, x, _ends(bank)).amin(1)
     poor = int((size < MINIMUM_EFFECTIVE_SAMPLES).sum())
@@ -60,6 +92,6 @@ def warn_if_poor(bank: LatentBank, x: Tensor, remedy: str) -> None:
         )
 
 
-def _ends(bank: LatentBank) -> Tensor:
+def _ends(bank: States) -> Tensor:
     """(2, D) subsets: everything, nothing."""
     return torch.tensor([[True], [False]], device=bank.device).expand(2, bank.dim)

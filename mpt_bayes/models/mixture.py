@@ -13,8 +13,15 @@ from mpt_bayes.models.emissions import (
     BernoulliEmission,
     CategoricalEmission,
     Emission,
+    FittedEmission,
     NormalEmission,
     PoissonEmission,
+)
+from mpt_bayes.models.inner_error import (
+    log_prob_influence,
+    score_influence,
+    shared_draws_variance,
+    warn_if_poor,
 )
 from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf
 from mpt_bayes.numerics.random import Stream, seed_from
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 
 Family = Literal["gaussian", "bernoulli", "categorical", "poisson"]
 
-_EMISSIONS: dict[Family, type[Emission]] = {
+_EMISSIONS: dict[Family, type[FittedEmission]] = {
     "gaussian": NormalEmission,
     "bernoulli": BernoulliEmission,
     "categorical": CategoricalEmission,
@@ -40,6 +47,8 @@ class Mixture(LatentBank):
         weights: (K,), non-negative, summing to 1 within 1e-6.
         emission: the densities of the K components; see the constructors `gaussian`, `bernoulli`, `categorical`,
             `poisson`, and `fit` for maximum likelihood by EM.
+        draws: (K,) int64, where the components come from random draws of a continuous latent: which draw, 0, 1, ….
+            All numbers are then estimates, with inner standard errors. None: the mixture is what it is.
 
     Raises:
         ModelError: weights that are not a distribution over the components.
@@ -50,7 +59,7 @@ class Mixture(LatentBank):
         tensor([[[1.0000, 0.8200]]], dtype=torch.float64)
     """
 
-    def __init__(self, weights: Tensor, emission: Emission) -> None:
+    def __init__(self, weights: Tensor, emission: Emission, *, draws: Tensor | None = None) -> None:
         if weights.shape != (emission.n_states,):
             raise ModelError(
                 f"weights has shape {tuple(weights.shape)}: expected ({emission.n_states},), one a component"
@@ -59,7 +68,7 @@ class Mixture(LatentBank):
         total = float(weights.sum())
         if not bool((weights >= 0).all()) or not abs(total - 1) <= 1e-6:
             raise ModelError(f"weights must be non-negative and sum to 1: they sum to {total:.6g}")
-        self.emission = emission
+        self.emission, self._draws = emission, draws
         self.log_weight = (weights / weights.sum()).log()
 
     @classmethod
@@ -179,11 +188,33 @@ class Mixture(LatentBank):
 
     def restrict(self, keep: Tensor) -> Self:
         """The mixture of coordinates `keep`."""
-        return type(self)(self.weights, self.emission.restrict(keep))
+        return type(self)(self.weights, self.emission.restrict(keep), draws=self._draws)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the components come from random draws."""
+        return self._draws is not None
+
+    def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
+        """(N, K) derivative of Σ_p weight_p s(M_p) in the log weights."""
+        return score_influence(self, x, hidden, weight)
+
+    def log_prob_influence(self, x: Tensor) -> Tensor:
+        """(N, K) p(z_k | x) - w_k."""
+        return log_prob_influence(self, x)
+
+    def inner_variance(self, x: Tensor, influence: Tensor) -> float:
+        """The variance of the total over rows, which share their draws."""
+        return 0.0 if self._draws is None else shared_draws_variance(influence, self._draws)
+
+    def warn_if_poor(self, x: Tensor) -> None:
+        """A warning where few draws count for a row with all, or nothing, visible."""
+        if self._draws is not None:
+            warn_if_poor(self, x, "raise n_samples, or give a guide closer to the posterior")
 
 
 def _em(
-    x: Tensor, family: type[Emission], n_components: int, stream: Stream, n_iterations: int, tolerance: float
+    x: Tensor, family: type[FittedEmission], n_components: int, stream: Stream, n_iterations: int, tolerance: float
 ) -> tuple[float, Tensor]:
     """One EM run: its final log-likelihood per datum and responsibilities.
 

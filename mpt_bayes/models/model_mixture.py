@@ -11,6 +11,7 @@ from torch import Tensor
 from mpt_bayes.checks import checked_hidden, checked_subsets
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, restrict
+from mpt_bayes.models.inner_error import log_prob_influence, shared_draws_variance, warn_if_poor
 
 
 @final
@@ -23,6 +24,8 @@ class ModelMixture(JointModel):
     Args:
         weights: (K,), non-negative, summing to 1 within 1e-6.
         components: K joint models of the same coordinates.
+        draws: (K,) int64, where the components come from random draws of a continuous latent: which draw, 0, 1, ….
+            All numbers are then estimates, with inner standard errors. None: the mixture is what it is.
 
     Raises:
         ModelError: weights that are not a distribution, or components of different dimensions.
@@ -34,7 +37,7 @@ class ModelMixture(JointModel):
         tensor([-2.8379], dtype=torch.float64)
     """
 
-    def __init__(self, weights: Tensor, components: Sequence[JointModel]) -> None:
+    def __init__(self, weights: Tensor, components: Sequence[JointModel], *, draws: Tensor | None = None) -> None:
         if weights.shape != (len(components),) or len(components) == 0:
             raise ModelError(f"weights has shape {tuple(weights.shape)}: expected one for each of the components")
         if len({model.dim for model in components}) > 1:
@@ -43,7 +46,7 @@ class ModelMixture(JointModel):
         total = float(weights.sum())
         if not bool((weights >= 0).all()) or not abs(total - 1) <= 1e-6:
             raise ModelError(f"weights must be non-negative and sum to 1: they sum to {total:.6g}")
-        self.components = tuple(components)
+        self.components, self._draws = tuple(components), draws
         self.log_weight = (weights / total).log()
 
     @property
@@ -55,6 +58,16 @@ class ModelMixture(JointModel):
     def device(self) -> torch.device:
         """Where the components live."""
         return self.components[0].device
+
+    @property
+    def n_states(self) -> int:
+        """K, the number of components."""
+        return len(self.components)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the components come from random draws."""
+        return self._draws is not None
 
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
         """(N, P, D) log p(x_j | x_visible), one component after the other."""
@@ -76,7 +89,38 @@ class ModelMixture(JointModel):
 
     def restrict(self, keep: Tensor) -> Self:
         """The mixture of the components' marginals."""
-        return type(self)(self.log_weight.exp(), [restrict(model, keep) for model in self.components])
+        return type(self)(
+            self.log_weight.exp(), [restrict(model, keep) for model in self.components], draws=self._draws
+        )
+
+    def state_probabilities(self, x: Tensor, visible: Tensor) -> Tensor:
+        """(N, P, K) probabilities of the components given x_visible."""
+        return self._log_joint(x, visible).softmax(0).permute(1, 2, 0)
+
+    def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
+        """(N, K) derivative of Σ_p weight_p s(M_p) in the log weights: of each log p(x_j | x_R) it is
+        p(k | x_j, x_R) - p(k | x_R)."""
+        log_state = self._log_joint(x, ~hidden).log_softmax(0)
+        log_prob = self.masked_log_prob(x, hidden)
+        share = weight.to(log_prob) / hidden.sum(1)
+        columns = []
+        for state, model in zip(log_state, self.components, strict=True):
+            gain = (model.masked_log_prob(x, hidden) - log_prob).exp()  # 1 where visible
+            columns.append((state.exp() * (gain - 1).sum(2)) @ share)
+        return torch.stack(columns, 1)
+
+    def log_prob_influence(self, x: Tensor) -> Tensor:
+        """(N, K) p(k | x) - w_k."""
+        return log_prob_influence(self, x)
+
+    def inner_variance(self, x: Tensor, influence: Tensor) -> float:
+        """The variance of the total over rows, which share their draws."""
+        return 0.0 if self._draws is None else shared_draws_variance(influence, self._draws)
+
+    def warn_if_poor(self, x: Tensor) -> None:
+        """A warning where few draws count for a row with all, or nothing, visible."""
+        if self._draws is not None:
+            warn_if_poor(self, x, "raise n_samples, or give a guide closer to the posterior")
 
     def _log_joint(self, x: Tensor, visible: Tensor) -> Tensor:
         """(K, N, P) log w_k + log p_k(x_R)."""

@@ -1,0 +1,85 @@
+"""Programs that are Gaussian given their other latents: found by running them, and integrated exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Independent, MultivariateNormal, Normal
+
+from mpt_bayes.errors import ModelError
+from mpt_bayes.models.gaussian import Gaussian
+from mpt_bayes.models.pyro_program import Assignment, Latent, Program
+
+
+@torch.no_grad()
+def gaussian_of(program: Program, normals: list[Latent], assignment: Assignment) -> Gaussian | None:
+    """The joint Gaussian of the coordinates given an assignment of all other latents, or None where there is none.
+
+    The observed means must be affine in the normal latents and in the coordinates themselves (autoregressions), and
+    the observed covariance constant: c + B_z z + B_x x + e. Both matrices are read off unit vectors and the form is
+    checked at a random point. Then x ~ N(A⁻¹ c, A⁻¹ (B_z B_zᵀ + Cov e) A⁻ᵀ) with A = I - B_x.
+
+    Raises:
+        ModelError: coordinates that depend on each other in a circle: the program is no density.
+    """
+    dim, size = len(program.example), sum(latent.size for latent in normals)
+    dtype = torch.promote_types(program.example.dtype, torch.get_default_dtype())
+
+    def at(z: Tensor, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        parts = z.split([latent.size for latent in normals])
+        standard = {latent.name: part for latent, part in zip(normals, parts, strict=True)}
+        trace = program.run(replace(assignment, standard={**assignment.standard, **standard}), x)
+        return _moments([trace.nodes[name]["fn"] for name in program.observed])
+
+    z0, x0 = torch.zeros(size, dtype=dtype), torch.zeros(dim, dtype=dtype)
+    origin = at(z0, x0) if program.example.is_floating_point() else None
+    if origin is None:
+        return None
+    constant, noise = origin
+    generator = torch.Generator().manual_seed(0)
+    z1, x1 = (torch.randn(n, generator=generator, dtype=dtype) for n in (size, dim))
+    moved = at(z0, x1)
+    depends = moved is not None and not torch.allclose(moved[0], constant)
+    columns_z = [_mean(at(unit, x0)) - constant for unit in torch.eye(size, dtype=dtype)]
+    columns_x = [_mean(at(z0, unit)) - constant for unit in torch.eye(dim, dtype=dtype)] if depends else []
+    by_z = torch.stack(columns_z, 1) if columns_z else constant.new_zeros(dim, 0)
+    by_x = torch.stack(columns_x, 1) if columns_x else constant.new_zeros(dim, dim)
+    found = at(z1, x1)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-9
+    predicted = constant + by_z @ z1.double() + by_x @ x1.double()
+    scale = max(1.0, float(predicted.abs().max()))
+    if found is None or float((found[0] - predicted).abs().max()) > tolerance * scale:
+        return None
+    if not torch.allclose(found[1], noise, rtol=tolerance, atol=0):
+        return None
+    if bool(torch.linalg.matrix_power(by_x, dim).abs().max() > tolerance):
+        raise ModelError("each coordinate must depend on earlier ones only: the program's conditionals run in a circle")
+    inverse = torch.linalg.inv(torch.eye(dim, dtype=torch.float64) - by_x)
+    covariance = inverse @ (by_z @ by_z.T + noise) @ inverse.T
+    return Gaussian(inverse @ constant, (covariance + covariance.T) / 2)
+
+
+def _mean(moments: tuple[Tensor, Tensor] | None) -> Tensor:
+    assert moments is not None  # the family of a site does not change from run to run
+    return moments[0]
+
+
+def _moments(sites: list[Any]) -> tuple[Tensor, Tensor] | None:
+    """Mean (D,) and covariance (D, D) of observed sites, float64; None unless all are normal."""
+    means, blocks = [], []
+    for fn in sites:
+        while isinstance(fn, Independent):
+            fn = fn.base_dist
+        if isinstance(fn, Normal):
+            loc, scale = (p.expand(fn.batch_shape).reshape(-1).double() for p in (fn.loc, fn.scale))
+            means.append(loc)
+            blocks.append(scale.square().diag())
+        elif isinstance(fn, MultivariateNormal) and fn.batch_shape.numel() == 1:
+            means.append(fn.loc.reshape(-1).double())
+            blocks.append(fn.covariance_matrix.reshape(fn.event_shape * 2).double())
+        else:
+            return None
+    return torch.cat(means), torch.block_diag(*blocks)

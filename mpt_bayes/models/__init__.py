@@ -27,6 +27,13 @@ from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.importance import ImportanceBank
 from mpt_bayes.models.latent_bank import LatentBank
 from mpt_bayes.models.latent_quadrature import LatentQuadrature, QuadratureError
+from mpt_bayes.models.linear_regression import (
+    fixed_noise_regression,
+    g_prior_regression,
+    linear_regression,
+    regression_from_sklearn,
+    ridge_regression,
+)
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
 from mpt_bayes.models.ppca import PPCA
@@ -68,8 +75,13 @@ __all__ = [
     "Restrictable",
     "StudentT",
     "fitted_local_level",
+    "fixed_noise_regression",
+    "g_prior_regression",
     "linear_gaussian_state_space",
+    "linear_regression",
     "local_level",
     "prior_grid",
+    "regression_from_sklearn",
     "restrict",
+    "ridge_regression",
 ]

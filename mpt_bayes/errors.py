@@ -27,6 +27,17 @@ class DataError(MptBayesError, ValueError):
     """The data cannot be scored as given: mend the named rows, or say how to treat them."""
 
 
+class NotFiniteError(DataError):
+    """A score is not finite; `row` is the row of the data it belongs to."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(
+            f"the score of row {row} is not finite ({reason} under the model): check that row and the model"
+        )
+        self.row = row
+        self.reason = reason
+
+
 class ModelError(MptBayesError, ValueError):
     """The model's parameters do not define a proper distribution: mend the model."""
 

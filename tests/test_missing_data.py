@@ -128,3 +128,13 @@ def test_em_settings_are_checked():
         EMSettings(tolerance=0)
     with pytest.raises(ArgumentError, match="max_iterations is 0"):
         EMSettings(max_iterations=0)
+
+
+def test_a_score_that_is_not_finite_is_named_by_its_row_of_the_whole_data():
+    x = torch.zeros(4, 2, dtype=torch.float64)
+    x[0, 0] = x[2, 0] = torch.nan
+    x[2, 1] = 1e200  # a squared residual beyond float64
+    model = mb.models.Gaussian(torch.zeros(2), torch.eye(2))
+    for scored in (mb.score_curve, mb.log_marginal_likelihood):
+        with pytest.raises(mb.errors.NotFiniteError, match="row 2"):
+            scored(model, x, missing="marginalise")

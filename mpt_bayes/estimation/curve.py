@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
-from mpt_bayes.errors import ArgumentError, EstimandError
+from mpt_bayes.errors import ArgumentError, EstimandError, NotFiniteError
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.budgeted import tally_budget, workload
 from mpt_bayes.estimation.enumeration import tally_closed_form, tally_exhaustive
@@ -205,27 +205,34 @@ def part_tallies(
     *,
     per_row: bool = True,
 ) -> Iterator[tuple[ObservedPart, Tally]]:
-    """The design on each part of the data, by the shortest exact way the model offers."""
+    """The design on each part of the data; a score that is not finite is named by its row in the whole data."""
     for part in observed_parts(model, x, missing):
-        stream = Stream(seed).child("masks", *part.key)
-        estimated = isinstance(part.model, EstimatedConditionals) and part.model.is_estimated
-        if isinstance(design, Budget):
-            if estimated:
-                raise ArgumentError("a model made of draws needs a design, which carries its inner error: pass design=")
-            if len(part.x) < len(x) and design.n_evaluations is None:
-                raise ArgumentError("rows that miss different entries share no standard error: pass n_evaluations")
-            yield part, tally_budget(part.model, part.x, design, stream)
-        elif isinstance(part.model, EstimatedConditionals) and estimated:
-            yield part, tally_estimated(part.model, part.x, design, stream)
-        elif isinstance(design, Exhaustive) and isinstance(part.model, HasExactCurve):
-            yield part, tally_closed_form(part.model, part.x)
-        elif isinstance(design, Exhaustive) and isinstance(part.model, JointModel):
-            yield part, tally_exhaustive(part.model, part.x, design)
-        elif isinstance(design, OrderDesign) and isinstance(part.model, HasOrderCurve | HasOrderTotals):
-            orders = design.draw_orders(part.x.shape[1], stream)
-            yield part, tally_orders(part.model, part.x, orders, per_row=per_row)
-        else:
-            yield part, tally_masks(part.model, part.x, design.draw(part.model.dim, stream))
+        if isinstance(design, Budget) and len(part.x) < len(x) and design.n_evaluations is None:
+            raise ArgumentError("rows that miss different entries share no standard error: pass n_evaluations")
+        try:
+            tally = _part_tally(part, design, Stream(seed).child("masks", *part.key), per_row=per_row)
+        except NotFiniteError as error:
+            raise NotFiniteError(int(part.rows[error.row]), error.reason) from None
+        yield part, tally
+
+
+def _part_tally(part: ObservedPart, design: MaskDesign | Budget, stream: Stream, *, per_row: bool) -> Tally:
+    """The design on data without missing entries, by the shortest exact way the model offers."""
+    model, x = part.model, part.x
+    estimated = isinstance(model, EstimatedConditionals) and model.is_estimated
+    if isinstance(design, Budget):
+        if estimated:
+            raise ArgumentError("a model made of draws needs a design, which carries its inner error: pass design=")
+        return tally_budget(model, x, design, stream)
+    if isinstance(model, EstimatedConditionals) and estimated:
+        return tally_estimated(model, x, design, stream)
+    if isinstance(design, Exhaustive) and isinstance(model, HasExactCurve):
+        return tally_closed_form(model, x)
+    if isinstance(design, Exhaustive) and isinstance(model, JointModel):
+        return tally_exhaustive(model, x, design)
+    if isinstance(design, OrderDesign) and isinstance(model, HasOrderCurve | HasOrderTotals):
+        return tally_orders(model, x, design.draw_orders(model.dim, stream), per_row=per_row)
+    return tally_masks(model, x, design.draw(model.dim, stream))
 
 
 def _estimate(tally: Tally, x: Tensor, design: MaskDesign | Budget, seed: int, estimand: str) -> Estimate:

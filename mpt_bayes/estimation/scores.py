@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpt_bayes.errors import DataError
+from mpt_bayes.errors import DataError, NotFiniteError
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.base import MaskBatch, OrderBatch
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals
@@ -20,7 +20,7 @@ def mask_scores(model: ConditionalModel, x: Tensor, hidden: Tensor) -> Tensor:
     """(N, P) s(M): the mean log-probability of the hidden coordinates, each given the visible ones.
 
     Raises:
-        DataError: a score that is not finite, with its row: a hidden value of probability zero, or NaN in the model.
+        NotFiniteError: with its row: a hidden value of probability zero, or NaN in the model.
     """
     scores = model.masked_log_prob(x, hidden).sum(2) / hidden.sum(1)
     return check_finite(scores)
@@ -32,7 +32,7 @@ def check_finite(scores: Tensor) -> Tensor:
     if bool(bad.any()):
         row = int(bad.reshape(len(scores), -1).any(1).nonzero()[0])
         why = "a value of probability zero" if bool(scores[row].isneginf().any()) else "NaN or infinite log-probability"
-        raise DataError(f"the score of row {row} is not finite ({why} under the model): check that row and the model")
+        raise NotFiniteError(row, why)
     return scores
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from mpt_bayes.checks import Missing, check_infinite, checked_count, checked_data, checked_missing
 from mpt_bayes.errors import ArgumentError, DataError, MptBayesWarning
-from mpt_bayes.models.low_rank import LOG_2PI, LowRankParameters
+from mpt_bayes.models.low_rank import LowRankParameters
+from mpt_bayes.numerics.log_space import LOG_2PI
 
 
 @dataclass(frozen=True)

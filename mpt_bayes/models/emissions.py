@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import Self, final
 
@@ -13,8 +12,7 @@ from torch.nn.functional import logsigmoid
 from mpt_bayes.checks import checked_data
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms, TableTerms
-
-LOG_2PI = math.log(2 * math.pi)
+from mpt_bayes.numerics.log_space import LOG_2PI
 
 
 class Emission(ABC):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mpt_bayes.checks import Missing, check_infinite, checked_data, checked_missing, observed_patterns
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.numerics.cholesky import cholesky
-from mpt_bayes.numerics.nested import LOG_2PI
+from mpt_bayes.numerics.log_space import LOG_2PI
 
 if TYPE_CHECKING:
     from mpt_bayes.models.gp import GaussianProcess

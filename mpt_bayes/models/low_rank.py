@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import NamedTuple, Self
 
@@ -12,8 +11,7 @@ from torch import Tensor
 from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.base import JointModel
-
-LOG_2PI = math.log(2 * math.pi)
+from mpt_bayes.numerics.log_space import LOG_2PI
 
 
 class LowRankParameters(NamedTuple):

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+LOG_2PI = math.log(2 * math.pi)
+
 _BLOCK = 2**22
 """Numbers in one block of the slow exact path."""
 

@@ -10,7 +10,6 @@ half of every triangle. All of it is differentiable.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -18,8 +17,8 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.numerics.cholesky import check_condition, cholesky
+from mpt_bayes.numerics.log_space import LOG_2PI
 
-LOG_2PI = math.log(2 * math.pi)
 WIDTH = 128
 """Columns of a block: wide enough for matrix products, narrow enough to skip most of the empty triangle."""
 _CACHE_ELEMENTS = {"cpu": 2**18}

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -279,6 +280,9 @@ def test_each_architecture_trains_saves_loads_and_is_scored_alike(architecture, 
     assert held_out.score(run.model).total == run.result["total"] == again.result["total"]
     untrained = run.folder.rows("evaluation")[0]["total"]
     assert run.result["gain_over_untrained"] == pytest.approx(run.result["total"] - untrained, abs=1e-9)
+    assert (
+        run.result["measured_over_formula"] == 1 if architecture == "bert" else run.result["measured_over_formula"] > 1
+    )
     assert 0 < run.result["gain_standard_error"] < run.result["total_standard_error"] * 2
     assert again.result["parameters"] == run.model.module.num_parameters()
 
@@ -345,6 +349,39 @@ def test_killed_and_resumed_a_run_goes_through_the_same_losses_bit_for_bit(tmp_p
     assert timeless(resumed.folder.rows()) == timeless(undisturbed.folder.rows())
     weights = undisturbed.model.module.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in resumed.model.module.state_dict().items())
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_with_twice_the_batch(tmp_path):
+    """Gloo processes started by torchrun: the same examples in all, the mean of both gradients, one folder."""
+    changes = {"model": {**SMALL["model"], "dropout": 0.0}}
+    pair, single = SMALL | changes, config(**changes, training={"batch": 8})
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import json, sys\n"
+        "from mpt_bayes.lm import pretraining\n"
+        "pretraining.pretrain(pretraining.PretrainConfig.from_dict(json.loads(sys.argv[1])), sys.argv[2])\n"
+    )
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    arguments = [str(script), json.dumps(pair), str(tmp_path / "pair")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([*launch, *arguments], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    alone = pretraining.pretrain(single, tmp_path / "single")
+    together = pretraining.load_run(tmp_path / "pair")
+    for name, value in together.model.module.state_dict().items():
+        torch.testing.assert_close(value, alone.model.module.state_dict()[name], atol=2e-5, rtol=1e-4)
+    assert [row["step"] for row in together.folder.rows("step")] == list(range(1, 13))
+    assert together.result["tokens"] == alone.result["tokens"]
+
+
+def test_mixed_precision_trains_and_scores_in_float32(tmp_path):
+    run = pretraining.pretrain(config(training={"precision": "bfloat16"}), tmp_path / "run")
+    exact = pretraining.pretrain(config(), tmp_path / "exact")
+    assert {weight.dtype for weight in run.model.module.parameters()} == {torch.float32}
+    losses, expected = ([row["loss"] for row in r.folder.rows("step")] for r in (run, exact))
+    assert losses != expected
+    assert np.allclose(losses, expected, rtol=0.02)
 
 
 def test_a_checkpoint_cut_short_is_not_resumed_from(tmp_path):

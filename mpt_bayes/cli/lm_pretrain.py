@@ -35,6 +35,8 @@ def pretrain(
     with output.working("training") as clock:
         for name in chosen:
             pretrained(study.configs[name], out / name, resume=resume)
+    if not RunFolder(out).writes:  # of several processes, started by torchrun, one reports
+        return
     comparisons = compare_runs({name: out / name for name in chosen})
     for name in chosen:
         _draw(RunFolder(out / name))

@@ -84,7 +84,7 @@ class TrainingConfig:
         batch: sequences a step on each device.
         warmup: steps to the full learning rate; it then falls linearly to 0 over the last `decay` of the steps.
         precision: "float32", "bfloat16" or "float16" (mixed precision).
-        device: "cpu", or "auto" for every accelerator there is.
+        device: "cpu", or "auto" for an accelerator where there is one.
         save_every: steps between checkpoints.
     """
 

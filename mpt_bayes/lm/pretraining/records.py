@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,11 @@ COMPLETE = "complete"
 """Written into a checkpoint folder after everything else: a folder without it was being written when the run died."""
 
 
+def process() -> tuple[int, int]:
+    """This process's number, and how many train together: as torchrun tells them."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
 class RunFolder:
     """Paths and records of one run.
 
@@ -25,10 +31,12 @@ class RunFolder:
         path: the folder. It holds `config.json`, `versions.json`, `metrics.jsonl` (a line a step or evaluation),
             `steps.parquet`, `evaluations.parquet`, `held_out.npy` (N, D),
             `result.json`, `model/` (safetensors, tokenizer) and `figures/`.
+        writes: whether this process writes it: the first of those that train together.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.writes = process()[0] == 0
 
     @property
     def model(self) -> Path:
@@ -46,6 +54,8 @@ class RunFolder:
         Raises:
             ArgumentError: a new run in a folder that holds one, or a resumed run with another configuration.
         """
+        if not self.writes:
+            return max(self._complete_steps(), default=0)
         written = self.path / "config.json"
         content = json.dumps(config.to_dict(), indent=2) + "\n"
         if written.exists():
@@ -67,12 +77,14 @@ class RunFolder:
 
     def mark_complete(self, step: int) -> None:
         """All of the checkpoint has been written."""
-        (self.checkpoint(step) / COMPLETE).touch()
+        if self.writes:
+            (self.checkpoint(step) / COMPLETE).touch()
 
     def add(self, row: dict[str, Any]) -> None:
         """One line of metrics, on disk at once."""
-        with self._metrics.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        if self.writes:
+            with self._metrics.open("a") as file:
+                file.write(json.dumps(row) + "\n")
 
     def rows(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The lines of metrics, of one kind or all; a last line cut short by a kill is left out."""

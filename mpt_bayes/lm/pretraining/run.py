@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
+import torch.distributed as dist
 
 from mpt_bayes.errors import ArgumentError, DependencyError
 from mpt_bayes.lm.adapter import MaskedLM
@@ -15,8 +15,8 @@ from mpt_bayes.lm.loading import load, masked_diffusion
 from mpt_bayes.lm.pretraining.config import PretrainConfig
 from mpt_bayes.lm.pretraining.corpora import Corpus, load_corpus
 from mpt_bayes.lm.pretraining.evaluation import Evaluator
-from mpt_bayes.lm.pretraining.examples import TrainingExamples
-from mpt_bayes.lm.pretraining.records import RunFolder
+from mpt_bayes.lm.pretraining.examples import TrainingExamples, collate
+from mpt_bayes.lm.pretraining.records import RunFolder, process
 from mpt_bayes.numerics.random import Stream
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False
     """Train a masked language model from scratch, and record how its held-out score climbs.
 
     On the CPU in float32 a run is a function of its configuration: killed at any moment and resumed, it goes through
-    the same losses bit for bit. On accelerators the Trainer's usual mixed precision and data parallelism apply.
+    the same losses bit for bit. On an accelerator the Trainer's mixed precision applies; several train together when
+    started by torchrun, `training.batch` sequences each.
 
     Args:
         config: everything about the run.
@@ -68,26 +69,18 @@ def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False
     if resume and run.finished:
         return load_run(folder)
     corpus = load_corpus(config.corpus, seed=config.seed)
-    count = config.training.steps * config.training.batch * _devices(config)
+    count = config.training.steps * config.training.batch * process()[1]
     examples = TrainingExamples(corpus, config.masks, count=count, seed=config.seed)
     evaluator = Evaluator(corpus, config)
     start = run.start(config, resume=resume)
     module: Any = new_model(config, corpus)
     model = _adapted(module, corpus)
     train(config, model, examples, evaluator, run, start)
-    scores = evaluator.held_out.score(model)
-    gain = scores.minus(evaluator.held_out.score(_adapted(new_model(config, corpus), corpus)))
-    result = {
-        **{name: value for name, value in run.rows("evaluation")[-1].items() if name != "kind"},
-        **evaluator.reference_curves(),
-        "gain_over_untrained": gain.total,
-        "gain_standard_error": gain.total_standard_error,
-        "parameters": int(module.num_parameters()),
-        "mask_token_id": corpus.mask_token_id,
-        "held_out_digest": evaluator.held_out.digest,
-    }
-    run.finish(result, scores.scores)
-    return PretrainedRun(run, model, result)
+    if run.writes:
+        _finish(run, config, corpus, evaluator, model)
+    if dist.is_initialized():
+        dist.barrier()
+    return PretrainedRun(run, model, run.result())
 
 
 def new_model(config: PretrainConfig, corpus: Corpus) -> PreTrainedModel:
@@ -130,5 +123,37 @@ def _adapted(module: PreTrainedModel, corpus: Corpus) -> MaskedLM:
     return masked_diffusion(module, mask_token_id=corpus.mask_token_id, tokenizer=corpus.tokenizer)
 
 
-def _devices(config: PretrainConfig) -> int:
-    return 1 if config.training.device == "cpu" else max(1, torch.cuda.device_count())
+def _finish(run: RunFolder, config: PretrainConfig, corpus: Corpus, evaluator: Evaluator, model: MaskedLM) -> None:
+    """The last evaluation, the gain over the untrained model on the same masks, and what loading takes."""
+    scores = evaluator.held_out.score(model)
+    gain = scores.minus(evaluator.held_out.score(_adapted(new_model(config, corpus).to(model.device), corpus)))
+    last = run.rows("evaluation")[-1]
+    result = {
+        **{name: value for name, value in last.items() if name != "kind"},
+        **evaluator.reference_curves(),
+        "gain_over_untrained": gain.total,
+        "gain_standard_error": gain.total_standard_error,
+        "measured_over_formula": measured_over_formula(model, config, corpus),
+        "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
+        "mask_token_id": corpus.mask_token_id,
+        "held_out_digest": evaluator.held_out.digest,
+    }
+    run.finish(result, scores.scores)
+
+
+def measured_over_formula(model: MaskedLM, config: PretrainConfig, corpus: Corpus) -> float:
+    """Products counted by torch in the first training batch, over those of the formula; the head is left out of both.
+
+    Above 1 where rows of a batch see different numbers of tokens: a mask-free encoder pads them to the longest.
+    """
+    from mpt_bayes.lm.architectures import flops, measured_flops
+
+    examples = TrainingExamples(corpus, config.masks, count=config.training.batch, seed=config.seed)
+    batch = collate([examples[k] for k in range(len(examples))])
+    module: Any = model.module
+    counted = measured_flops(module.base_model, batch["ids"].to(model.device), batch["attended"].to(model.device))
+    parts = [
+        flops(module.config, int(attended.sum()), int(hidden.sum()))
+        for attended, hidden in zip(batch["attended"], batch["hidden"], strict=True)
+    ]
+    return counted / sum(part.encoder + part.decoder for part in parts)

@@ -22,7 +22,7 @@ from mpt_bayes.lm.pretraining.config import PretrainConfig, TrainingConfig, Weig
 from mpt_bayes.lm.pretraining.evaluation import Evaluator
 from mpt_bayes.lm.pretraining.examples import TrainingExamples, collate
 from mpt_bayes.lm.pretraining.loss import hidden_log_probs, masked_loss, row_means
-from mpt_bayes.lm.pretraining.records import RunFolder
+from mpt_bayes.lm.pretraining.records import RunFolder, process
 from mpt_bayes.progress import report
 
 RATE_BINS = 10
@@ -65,8 +65,9 @@ def train(
     with quiet():
         trainer.train(resume_from_checkpoint=str(run.checkpoint(start)) if start else None)
         model.module = watch.module.eval()
-        watch.module.save_pretrained(run.model)
-    if model.tokenizer is not None:
+        if run.writes:
+            watch.module.save_pretrained(run.model)
+    if run.writes and model.tokenizer is not None:
         model.tokenizer.save_pretrained(run.model)
 
 
@@ -99,7 +100,8 @@ class Watch(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.run, self.config, self.model, self.evaluator = run, config, model, evaluator
         self.module: Any = model.module
-        last = run.rows("step")[-1] if start else {"flops": 0.0, "tokens": 0, "seconds": 0.0}
+        self.processes = process()[1]  # the others' batches cost about as much as this one's
+        last = run.rows("step")[-1] if start and run.writes else {"flops": 0.0, "tokens": 0, "seconds": 0.0}
         self.flops, self.tokens, self.seconds = last["flops"], last["tokens"], last["seconds"]
         self.batches: list[tuple[Tensor, Tensor, Tensor]] = []
         self.clock = time.perf_counter()
@@ -108,13 +110,13 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         """A forward pass of training: its loss, and s(M) of each row."""
         n_tokens, n_hidden = batch["attended"].sum(1), batch["hidden"].sum(1)
         for tokens, hidden in zip(n_tokens.tolist(), n_hidden.tolist(), strict=True):
-            self.flops += flops(self.module.config, tokens, hidden).training
-            self.tokens += tokens
+            self.flops += flops(self.module.config, tokens, hidden).training * self.processes
+            self.tokens += tokens * self.processes
         self.batches.append((loss, scores, n_hidden / n_tokens))
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **_: Any) -> None:
         """The untrained model's score; nothing when a run is resumed, which has it."""
-        if state.global_step == 0:
+        if state.global_step == 0 and self.run.writes:
             self._evaluate(0)
 
     def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **_: Any) -> None:
@@ -128,7 +130,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         by_rate = {f"loss_at_{b / RATE_BINS:g}": _mean(-scores[bins == b]) for b in range(1, RATE_BINS + 1)}
         step = int(state.global_step)
         self.run.add({"kind": "step", "step": step, "loss": float(losses.mean()), **by_rate, **self._cost()})
-        if step % self.config.evaluation.every == 0 or step == state.max_steps:
+        if self.run.writes and (step % self.config.evaluation.every == 0 or step == state.max_steps):
             self._evaluate(step)
         report(step, int(state.max_steps))
 
@@ -155,7 +157,7 @@ def _mean(values: Tensor) -> float | None:
 
 
 def _arguments(config: TrainingConfig, folder: Path, seed: int) -> TrainingArguments:
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=config.steps,
         per_device_train_batch_size=config.batch,
@@ -177,3 +179,5 @@ def _arguments(config: TrainingConfig, folder: Path, seed: int) -> TrainingArgum
         remove_unused_columns=False,
         seed=seed,
     )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # one device a process; several by torchrun, never by DataParallel
+    return arguments

@@ -8,10 +8,15 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
+from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets
 from mpt_bayes.errors import ArgumentError, ModelError
-from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.log_space import LOG_2PI
+from mpt_bayes.numerics.nested import gaussian_totals
+from mpt_bayes.numerics.nested_low_rank import low_rank_row_curves, low_rank_totals
+
+DENSE_UP_TO = 512
+"""Coordinates up to which forming the covariance costs nothing worth saving."""
 
 
 class LowRankParameters(NamedTuple):
@@ -93,6 +98,37 @@ class LowRankGaussian(JointModel):
         constants = torch.where(visible, self.noise.log() + LOG_2PI, 0).sum(1)
         log_det = 2 * root.diagonal(dim1=1, dim2=2).abs().log().sum(1)
         return -0.5 * (misfit + latent.square().sum(2) + (constants + log_det)[:, None]).T
+
+    def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
+        """(N, n, D) the scores of all nested masks of each order: time grows with D², and no D × D matrix is formed.
+
+        Differentiable in the loading, the noise and the mean.
+
+        Raises:
+            IllConditionedError: loadings so large beside the noise that the dtype cannot carry both.
+        """
+        x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
+        orders = checked_orders(orders, self.dim, self.device)
+        return low_rank_row_curves(self.loading, self.noise, x - self.mean, orders)
+
+    def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+        """The curves of `order_curve` summed over rows, by the shortest way.
+
+        With many rows and few coordinates that is the dense engine, whose cost does not depend on N; otherwise the
+        K × K square roots, with N D² for the rows if only sums are wanted and N K D² for each row's own total.
+        """
+        x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
+        orders = checked_orders(orders, self.dim, self.device)
+        if self.dim <= DENSE_UP_TO and len(x) * (self.latent_dim + 1) > 4 * self.dim:
+            covariance = self.loading @ self.loading.T + self.noise.diag()
+            return OrderTotals(*gaussian_totals(covariance, x, self.mean, orders, per_row=per_row))
+        if not per_row:
+            return OrderTotals(low_rank_totals(self.loading, self.noise, x - self.mean, len(x), orders), None)
+        groups = (x - self.mean).split(64)
+        curves = [low_rank_row_curves(self.loading, self.noise, group, orders) for group in groups]
+        return OrderTotals(
+            torch.stack([c.sum(0) for c in curves]).sum(0), torch.cat([c.sum(2).mean(1) for c in curves])
+        )
 
     def _posterior(self, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Given each subset: roots R of Λ = RᵀR, (P, K, K) upper; ẑ, (P, N, K); and Σ (x - μ - w ẑ)² / ψ, (P, N).

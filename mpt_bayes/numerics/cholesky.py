@@ -60,12 +60,20 @@ def check_condition(factor: Tensor, what: str) -> None:
         vector = torch.linalg.solve_triangular(factor, vector, upper=True)
         vector = torch.linalg.solve_triangular(factor.T, vector, upper=False)
         growth = float(vector.norm())
-    condition = largest * growth
-    limit = CONDITION_LIMIT / torch.finfo(factor.dtype).eps
-    if condition > limit:
+    refuse_condition(largest * growth, factor.dtype, f"{what} as a correlation matrix")
+
+
+def refuse_condition(condition: float, dtype: torch.dtype, what: str) -> None:
+    """Refuse a condition number above what the type can be trusted with.
+
+    Raises:
+        IllConditionedError: with the condition number.
+    """
+    limit = CONDITION_LIMIT / torch.finfo(dtype).eps
+    if not condition <= limit:
         raise IllConditionedError(
-            f"{what} has condition number about {condition:.2g} as a correlation matrix, above the {limit:.2g} that "
-            f"{str(factor.dtype).removeprefix('torch.')} can be trusted with: add noise variance, remove coordinates "
-            "that repeat each other" + ("" if factor.dtype == torch.float64 else ", or use float64"),
+            f"{what} has condition number about {condition:.2g}, above the {limit:.2g} that "
+            f"{str(dtype).removeprefix('torch.')} can be trusted with: add noise variance, remove coordinates "
+            "that repeat each other" + ("" if dtype == torch.float64 else ", or use float64"),
             condition,
         )

@@ -39,10 +39,12 @@ def test_the_task_is_split_without_overlap(task: Task) -> None:
 
 def test_fine_tuning_is_paired_and_reproducible(model: MaskedLM, task: Task) -> None:
     conditions = {name: fine_tuning.CONDITIONS[name] for name in ("baseline", "corrected embeddings", "DropToken 0.3")}
-    options: dict[str, Any] = {"seeds": 2, "epochs": 1, "length": 32}
-    record = fine_tuning.measure(model, task, conditions=conditions, **options)
-    again = fine_tuning.measure(model, task, conditions={**conditions, "twin": fine_tuning.Condition()}, **options)
-    assert again["runs"]["baseline"] == record["runs"]["baseline"] == again["runs"]["twin"]
+    twins = {**conditions, "twin": fine_tuning.Condition()}
+    settings = {"epochs": 1, "length": 32}
+    seeds = [fine_tuning.one_seed(model, task, conditions=conditions, seed=seed, **settings) for seed in range(2)]
+    again = fine_tuning.one_seed(model, task, conditions=twins, seed=1, **settings)
+    assert again["baseline"] == seeds[1]["baseline"] == again["twin"]
+    record = fine_tuning.summary(model, task, seeds, **settings)
     baseline, corrected, dropped = record["table"]
     assert baseline["log_likelihood_difference"] == [0.0, 0.0]
     assert corrected["log_likelihood_difference"][0] != 0

@@ -152,25 +152,27 @@ def paired_table(runs: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]
     return rows
 
 
-def measure(
-    model: MaskedLM, task: Task, *, conditions: dict[str, Condition], seeds: int, epochs: int, length: int
-) -> dict[str, Any]:
-    """All conditions over all seeds, seed by seed, so that what is there at any moment is paired."""
+def one_seed(
+    model: MaskedLM, task: Task, *, conditions: dict[str, Condition], seed: int, epochs: int, length: int
+) -> dict[str, dict[str, float]]:
+    """All conditions in one seed."""
     train, test = (tokenized(model.tokenizer, split, length) for split in (task.train, task.test))
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in conditions}
-    for seed in range(seeds):
-        for name, condition in conditions.items():
-            result = fine_tuned(model, train, test, len(task.classes), condition, seed, epochs)
-            runs[name].append(result)
-            print(seed, name, result, flush=True)
+    return {
+        name: fine_tuned(model, train, test, len(task.classes), condition, seed, epochs)
+        for name, condition in conditions.items()
+    }
+
+
+def summary(model: MaskedLM, task: Task, seeds: list[dict[str, dict[str, float]]], **settings: int) -> dict[str, Any]:
+    """The record of an experiment, from its seeds."""
+    runs = {name: [seed[name] for seed in seeds] for name in seeds[0]}
     return {
         "model_digest": model.digest,
         "task_digest": task.digest,
         "classes": task.classes,
         "train": len(task.train),
         "test": len(task.test),
-        "epochs": epochs,
-        "length": length,
+        **settings,
         "table": paired_table(runs),
         "runs": runs,
     }
@@ -179,17 +181,20 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", type=Path, default=FOLDER)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)))
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--folder", type=Path, default=Path("runs/dropout_fine_tuning"))
     arguments = parser.parse_args()
-    record = measure(
-        pretrained_encoder(arguments.encoder),
-        package_task(),
-        conditions=CONDITIONS,
-        seeds=arguments.seeds,
-        epochs=arguments.epochs,
-        length=40,
-    )
+    model, task = pretrained_encoder(arguments.encoder), package_task()
+    settings = {"epochs": arguments.epochs, "length": 40}
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    for seed in arguments.seeds:
+        path = arguments.folder / f"seed_{seed}.json"
+        if not path.exists():  # seeds already there are not run again; several processes may share them out
+            results = one_seed(model, task, conditions=CONDITIONS, seed=seed, **settings)
+            path.write_text(json.dumps(results) + "\n")
+    seeds = [json.loads(path.read_text()) for path in sorted(arguments.folder.glob("seed_*.json"))]
+    record = summary(model, task, seeds, **settings)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "fine_tuning.json").write_text(json.dumps(record, indent=1) + "\n")
 

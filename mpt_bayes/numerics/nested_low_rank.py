@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mpt_bayes.numerics.cholesky import refuse_condition
-from mpt_bayes.numerics.nested import LOG_2PI, sum_logs
+from mpt_bayes.numerics.log_space import LOG_2PI
+from mpt_bayes.numerics.nested import sum_logs
 
 _ELEMENTS = 2**20
 """Numbers in one working array: blocks of columns and groups of orders are cut to this."""

@@ -92,7 +92,7 @@ def reduced(path):
     table = tomllib.loads(path.read_text())
     table["training"] |= {"steps": 4, "batch": 2, "save_every": 4, "warmup": 1}
     table["evaluation"] |= {"every": 2, "rows": 4}
-    table["corpus"] |= {"held_out": 6, "length": 8}
+    table["corpus"] |= {"held_out": 6, "length": min(8, table["corpus"].get("length", 8))}
     if table["corpus"]["kind"] == "docstrings":
         table["corpus"]["kind"] = "pydoc"
     for variant in [table, *table["variants"].values()]:
@@ -113,13 +113,33 @@ def test_every_shipped_experiment_runs_at_a_reduced_size(path, tmp_path):
     assert all(comparison.scores.total < 0 for comparison in compared)
 
 
+def script(name):
+    """An experiment's script as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXPERIMENTS[0].parent / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_figures_and_tables_are_made_from_finished_studies(study, tmp_path, capsys):
+    """The study stands for each of the studies the page is made of."""
+    config = pretraining.Study.from_toml(study).configs["bert"]
+    for name in ("hmm_laws", "hmm_architectures"):
+        pretraining.pretrain(config, tmp_path / "runs" / name / "uniform")
+    figures = tmp_path / "figures"
+    figures.mkdir()
+    script("figures").main(str(tmp_path / "runs"), str(figures))
+    drawn = {path.name for path in figures.iterdir()}
+    assert drawn == {f"language_{name}.png" for name in ("share", "training", "flops", "sequences")}
+    printed = capsys.readouterr().out
+    assert "| uniform |" in printed
+    assert "network - exact" in printed
+
+
 def test_ppca_goes_from_noise_to_evidence_beside_a_network(study, tmp_path):
-    spec = importlib.util.spec_from_file_location("noise_to_evidence", EXPERIMENTS[0].parent / "noise_to_evidence.py")
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
     pretraining.pretrain(pretraining.Study.from_toml(study).configs["bert"], tmp_path / "run")
-    moments = script.main(str(tmp_path / "run"), str(tmp_path / "figure.png"), steps=60)
+    moments = script("noise_to_evidence").main(str(tmp_path / "run"), str(tmp_path / "figure.png"), steps=60)
     values = [moment.log_marginal_likelihood for moment in moments]
     assert values[-1] > values[0] + 1
     for moment in moments:  # the area under each curve is the log marginal likelihood
@@ -128,4 +148,4 @@ def test_ppca_goes_from_noise_to_evidence_beside_a_network(study, tmp_path):
 
 
 def test_there_are_experiments():
-    assert {"hmm_architectures", "hmm_laws", "hmm_plateau", "text"} <= {path.stem for path in EXPERIMENTS}
+    assert {"hmm_architectures", "hmm_laws", "hmm_plateau", "table", "text"} <= {path.stem for path in EXPERIMENTS}

@@ -142,3 +142,41 @@ def test_faulty_chains_are_refused(parameters):
         mb.models.HiddenMarkov(initial, 2 * transition, emission, length=3)
     with pytest.raises(mb.errors.ModelError, match="expected \\(3,\\)"):
         mb.models.HiddenMarkov(initial[:2], transition, emission, length=3)
+
+
+def test_baum_welch_climbs_to_a_likelihood_no_lower_than_the_truth(parameters, rng):
+    initial, transition = torch.tensor([0.5, 0.5]).double(), torch.tensor([[0.95, 0.05], [0.1, 0.9]]).double()
+    states = [0]
+    for _ in range(299):
+        states.append(int(rng.random() < transition[states[-1], 1]))
+    means = torch.tensor([-2.0, 2.0]).double()
+    x = means[states][None] + torch.from_numpy(rng.normal(0, 1, (1, 300)))
+    truth = mb.models.HiddenMarkov(
+        initial, transition, mb.models.NormalEmission(means[:, None], torch.ones(2, 1).double()), length=300
+    )
+    fitted = mb.models.fit_hidden_markov(x, "gaussian", 2, n_starts=2)
+    assert float(fitted.log_marginal_likelihood(x)) > float(truth.log_marginal_likelihood(x)) - 1e-6
+    torch.testing.assert_close(fitted.emission.mean[:, 0].sort().values, means, atol=0.4, rtol=0)
+    torch.testing.assert_close(
+        fitted.transition[0].diagonal().sort().values, torch.tensor([0.9, 0.95]).double(), atol=0.1, rtol=0
+    )
+
+
+def test_baum_welch_counts_equal_enumeration(parameters, rng):
+    from mpt_bayes.models.hidden_markov_fit import _expected_counts
+
+    initial, transition, emission = parameters
+    x = torch.from_numpy(rng.integers(0, 4, (1, 4)))
+    weights, first, steps = {}, torch.zeros(3).double(), torch.zeros(3, 3).double()
+    for path in itertools.product(range(3), repeat=4):
+        weight = float(initial[path[0]] * emission[list(path), x[0]].prod())
+        weights[path] = weight * math.prod(float(transition[a, b]) for a, b in itertools.pairwise(path))
+    total = sum(weights.values())
+    for path, weight in weights.items():
+        first[path[0]] += weight / total
+        for a, b in itertools.pairwise(path):
+            steps[a, b] += weight / total
+    value, counts = _expected_counts(emission.log().T[x[0]], x.shape, initial, transition)
+    assert value == pytest.approx(math.log(total))
+    torch.testing.assert_close(counts[0], first)
+    torch.testing.assert_close(counts[1], steps)

@@ -12,7 +12,18 @@ from torch import Tensor
 from mpt_bayes.checks import Missing
 from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError, DataError
-from mpt_bayes.models import PPCA, FactorAnalysis, Gaussian, GaussianProcess, JointModel
+from mpt_bayes.models import (
+    PPCA,
+    BetaBernoulli,
+    FactorAnalysis,
+    Gaussian,
+    GaussianProcess,
+    JointModel,
+    Mixture,
+    fit_hidden_markov,
+    fitted_local_level,
+)
+from mpt_bayes.models.mixture import Family
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,7 @@ class ModelOptions:
     kernel: str = "rbf"
     ridge: float = 0.0
     missing: Missing = "error"
+    components: int = 3
 
 
 @dataclass(frozen=True)
@@ -109,9 +121,53 @@ def _gaussian_process(data: Dataset, options: ModelOptions) -> Fitted:
     return Fitted("gp", model, model.targets, {"kernel": options.kernel, **model.hyperparameters})
 
 
+def _complete(data: Dataset, name: str) -> Tensor:
+    """The table, refused where entries are missing."""
+    if bool(data.x.isnan().any()):
+        raise DataError(f"{data.name} has missing entries and {name} has no fit for them: drop those rows, or use ppca")
+    return data.x
+
+
+def _mixture_of(family: Family) -> Callable[[Dataset, ModelOptions], Fitted]:
+    name = "mixture" if family == "gaussian" else f"{family}-mixture"
+
+    def build(data: Dataset, options: ModelOptions) -> Fitted:
+        x = _complete(data, name)
+        model = Mixture.fit(x, family, options.components)
+        return Fitted(name, model, x, {"components": options.components, "weights": model.weights.tolist()})
+
+    return build
+
+
+def _beta_bernoulli(data: Dataset, options: ModelOptions) -> Fitted:
+    model = BetaBernoulli(1.0, 1.0, data.x.shape[1])
+    return Fitted("beta-bernoulli", model, data.x, {"alpha": 1.0, "beta": 1.0, "prior": "uniform"})
+
+
+def _hidden_markov(data: Dataset, options: ModelOptions) -> Fitted:
+    x = _complete(data, "hmm")
+    model = fit_hidden_markov(x, "gaussian", options.components)
+    found = {"states": options.components, "emission": "gaussian", "convention": "textbook"}
+    return Fitted("hmm", model, x, found | {"transition": model.transition[:1].tolist()})
+
+
+def _local_level(data: Dataset, options: ModelOptions) -> Fitted:
+    y = _complete(data, "local-level").T if data.x.shape[1] == 1 else _complete(data, "local-level")
+    if len(y) > 1:
+        raise DataError(f"{data.name} has {len(y)} rows of {y.shape[1]} columns: local-level takes one series")
+    return Fitted("local-level", fitted_local_level(y[0]), y, {"variances": "maximum likelihood"})
+
+
 MODELS: dict[str, Callable[[Dataset, ModelOptions], Fitted]] = {
+    "bernoulli-mixture": _mixture_of("bernoulli"),
+    "beta-bernoulli": _beta_bernoulli,
+    "categorical-mixture": _mixture_of("categorical"),
     "factor-analysis": _factor_analysis,
     "gaussian": _gaussian,
     "gp": _gaussian_process,
+    "hmm": _hidden_markov,
+    "local-level": _local_level,
+    "mixture": _mixture_of("gaussian"),
+    "poisson-mixture": _mixture_of("poisson"),
     "ppca": _ppca,
 }

@@ -16,6 +16,7 @@ def compare(
     masks_per_size: options.MasksPerSize = None,
     exhaustive: options.ExhaustiveFlag = False,
     latent_dim: options.LatentDim = 2,
+    components: options.Components = 3,
     kernel: options.Kernel = "rbf",
     ridge: options.Ridge = 0.0,
     standardise: options.Standardise = False,
@@ -28,7 +29,7 @@ def compare(
     design = options.design_from(orders, masks_per_size, exhaustive)
     table = options.data_from(data, standardise)
     with output.working("scoring") as clock:
-        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
+        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing, components))
         generator = torch.Generator().manual_seed(seed)
         result = mb.compare(fitted.model, fitted.x, design=design, generator=generator, missing=missing)
     fields = result.to_dict() | fitted.fields(table) | {"seconds": clock.seconds}

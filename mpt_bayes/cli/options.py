@@ -13,11 +13,14 @@ from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.masks import Exhaustive, MaskDesign, PerSize, RandomOrders
 
-ModelName = Annotated[str, typer.Argument(help="gaussian, ppca, factor-analysis, gp, …", metavar="MODEL")]
+ModelName = Annotated[
+    str, typer.Argument(help="gaussian, ppca, factor-analysis, gp, mixture, hmm, local-level, …", metavar="MODEL")
+]
 DataName = Annotated[
     str, typer.Option("--data", help="A name from `mpt-bayes data`, or a CSV, Parquet or NPY file.", metavar="DATA")
 ]
 LatentDim = Annotated[int, typer.Option(help="Latent dimensions of ppca and factor-analysis.")]
+Components = Annotated[int, typer.Option(help="Components of the mixtures, states of hmm.")]
 Kernel = Annotated[str, typer.Option(help="Kernel of gp, by name.")]
 Ridge = Annotated[float, typer.Option(help="Added to the diagonal of the covariance of gaussian; recorded.")]
 Standardise = Annotated[

@@ -22,6 +22,7 @@ def sweep(
     masks: Masks = 64,
     exhaustive: options.ExhaustiveFlag = False,
     latent_dim: options.LatentDim = 2,
+    components: options.Components = 3,
     kernel: options.Kernel = "rbf",
     ridge: options.Ridge = 0.0,
     standardise: options.Standardise = False,
@@ -34,7 +35,7 @@ def sweep(
     chosen = options.rates_from(rates)
     table = options.data_from(data, standardise)
     with output.working("sweeping") as clock:
-        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
+        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing, components))
         generator = torch.Generator().manual_seed(seed)
         n_masks = None if exhaustive else masks
         result = mb.sweep(fitted.model, fitted.x, chosen, n_masks=n_masks, generator=generator, missing=missing)

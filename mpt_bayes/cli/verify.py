@@ -21,6 +21,7 @@ def verify(
     masks: Annotated[int, typer.Option(help="Random masks of the other checks.")] = 32,
     rows: Annotated[int, typer.Option(help="Rows to check, a random choice.")] = 32,
     latent_dim: options.LatentDim = 2,
+    components: options.Components = 3,
     kernel: options.Kernel = "rbf",
     ridge: options.Ridge = 0.0,
     standardise: options.Standardise = False,
@@ -31,7 +32,7 @@ def verify(
     """Hold a fitted model to the identities of a coherent joint; exit code 1 if one is broken."""
     table = options.data_from(data, standardise)
     with output.working("verifying") as clock:
-        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing))
+        fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing, components))
         result = mb.verify(
             fitted.model,
             fitted.x,

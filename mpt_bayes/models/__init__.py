@@ -24,6 +24,7 @@ from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.models.gp import GaussianProcess
 from mpt_bayes.models.grids import Grid, prior_grid
 from mpt_bayes.models.hidden_markov import HiddenMarkov
+from mpt_bayes.models.hidden_markov_fit import fit_hidden_markov
 from mpt_bayes.models.importance import ImportanceBank
 from mpt_bayes.models.latent_bank import LatentBank
 from mpt_bayes.models.latent_quadrature import LatentQuadrature, QuadratureError
@@ -74,6 +75,7 @@ __all__ = [
     "QuadratureError",
     "Restrictable",
     "StudentT",
+    "fit_hidden_markov",
     "fitted_local_level",
     "fixed_noise_regression",
     "g_prior_regression",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Family = Literal["gaussian", "bernoulli", "categorical", "poisson"]
 
-_EMISSIONS: dict[Family, type[FittedEmission]] = {
+EMISSIONS: dict[Family, type[FittedEmission]] = {
     "gaussian": NormalEmission,
     "bernoulli": BernoulliEmission,
     "categorical": CategoricalEmission,
@@ -140,17 +140,16 @@ class Mixture(LatentBank):
             >>> round(float(fitted.log_marginal_likelihood(x).exp().sum()), 6)
             2.0
         """
-        if family not in _EMISSIONS:
-            raise ArgumentError(f"family is {family!r}: expected one of {', '.join(_EMISSIONS)}")
+        checked_family(family)
         if checked_count(n_components, "n_components") > len(x):
             raise ArgumentError(f"n_components is {n_components} but there are {len(x)} rows: ask for fewer")
         x = x.to(torch.float64)
         stream = Stream(seed_from(generator)).child("em")
         starts = [
-            _em(x, _EMISSIONS[family], n_components, stream.child(s), n_iterations, tolerance) for s in range(n_starts)
+            _em(x, EMISSIONS[family], n_components, stream.child(s), n_iterations, tolerance) for s in range(n_starts)
         ]
         _, responsibility = max(starts, key=lambda start: start[0])
-        return cls(responsibility.mean(0), _EMISSIONS[family].fitted(x, responsibility))
+        return cls(responsibility.mean(0), EMISSIONS[family].fitted(x, responsibility))
 
     @property
     def dim(self) -> int:
@@ -211,6 +210,12 @@ class Mixture(LatentBank):
         """A warning where few draws count for a row with all, or nothing, visible."""
         if self._draws is not None:
             warn_if_poor(self, x, "raise n_samples, or give a guide closer to the posterior")
+
+
+def checked_family(family: Family) -> None:
+    """Refuse names of families that are not there."""
+    if family not in EMISSIONS:
+        raise ArgumentError(f"family is {family!r}: expected one of {', '.join(EMISSIONS)}")
 
 
 def _em(

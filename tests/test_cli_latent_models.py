@@ -1,0 +1,39 @@
+"""Mixtures, exchangeable models and series models on the command line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mpt_bayes.cli import main
+
+
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        ("mixture", np.random.default_rng(0).normal(size=(30, 4)).cumsum(0)),
+        ("bernoulli-mixture", np.random.default_rng(1).integers(0, 2, (30, 4))),
+        ("categorical-mixture", np.random.default_rng(2).integers(0, 3, (30, 4))),
+        ("poisson-mixture", np.random.default_rng(3).poisson(2, (30, 4))),
+        ("beta-bernoulli", np.random.default_rng(4).integers(0, 2, (30, 4))),
+        ("hmm", np.random.default_rng(5).normal(size=(6, 5))),
+    ],
+)
+def test_both_sides_agree(model, values, tmp_path, capsys):
+    path = tmp_path / "table.npy"
+    np.save(path, values.astype(float))
+    options = ["--data", str(path), "--components", "2"]
+    assert main(["compare", model, *options, "--exhaustive", "--json", "-"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["cumulative_score"]["total"] == pytest.approx(content["log_marginal_likelihood"]["total"], abs=1e-8)
+    assert main(["verify", model, *options]) == 0
+
+
+def test_local_level_takes_a_series_and_names_a_table(tmp_path, capsys):
+    assert main(["compare", "local-level", "--data", "nile", "--orders", "8", "--json", "-"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert abs(content["cumulative_score"]["z"]) < 5
+    path = tmp_path / "table.npy"
+    np.save(path, np.ones((3, 2)))
+    assert main(["compare", "local-level", "--data", str(path)]) == 2
+    assert "takes one series" in capsys.readouterr().err

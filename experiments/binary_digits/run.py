@@ -46,7 +46,7 @@ def model_of(decoder: torch.nn.Linear, **options: object) -> mb.models.LatentQua
     return mb.models.LatentQuadrature.bernoulli(decoder, 2, **options)
 
 
-def train(objective: str, x: Tensor, seconds: float, checkpoints: int) -> list[dict[str, float]]:
+def train(objective: str, x: Tensor, seconds: float, checkpoints: int, rows_checked: int) -> list[dict[str, float]]:
     """Adam for a number of processor seconds; log p per datum at each checkpoint (whose time is not counted)."""
     decoder = fresh_decoder(x)
     grid = model_of(decoder, n_nodes=40, half_width=4.5, dtype=torch.float32)
@@ -54,8 +54,8 @@ def train(objective: str, x: Tensor, seconds: float, checkpoints: int) -> list[d
     encoder.weight.data = 0.01 * torch.randn(encoder.weight.shape, generator=Stream(0).child("encoder").generator())
     encoder.bias.data.zero_()
     optimiser = torch.optim.Adam([*decoder.parameters(), *encoder.parameters()], lr=LEARNING_RATE)
-    data, history, spent, step = x.float(), [evaluate(decoder, x, 0.0, 0)], 0.0, 0
-    while len(history) <= checkpoints:
+    data, history, spent, step = x.float(), [], 0.0, 0
+    while len(history) < checkpoints:
         start = time.process_time()
         stream = Stream(0).child("step", step)
         chosen = torch.randint(len(x), (BATCH,), generator=stream.child("rows").generator())
@@ -78,18 +78,18 @@ def train(objective: str, x: Tensor, seconds: float, checkpoints: int) -> list[d
         optimiser.step()
         step += 1
         spent += time.process_time() - start
-        if spent >= seconds * len(history) / checkpoints:
-            history.append(evaluate(decoder, x, spent, step))
+        if spent >= seconds * (len(history) + 1) / checkpoints:
+            history.append(evaluate(decoder, x, spent, step, rows_checked))
     return history
 
 
 @torch.no_grad()
-def evaluate(decoder: torch.nn.Linear, x: Tensor, seconds: float, step: int) -> dict[str, float]:
-    """Exact log p per datum in float64, on the default grid, with the error of that grid on 100 rows."""
+def evaluate(decoder: torch.nn.Linear, x: Tensor, seconds: float, step: int, rows_checked: int) -> dict[str, float]:
+    """Exact log p per datum in float64, on the default grid, with the error of that grid on some rows."""
     double = torch.nn.Linear(2, x.shape[1]).double()
     double.load_state_dict(decoder.state_dict())
     model = model_of(double)
-    error = model.quadrature_error(x[:100])
+    error = model.quadrature_error(x[:rows_checked])
     value = float(model.log_marginal_likelihood(x).mean())
     return {"seconds": seconds, "step": step, "log_p": value, "error_mean": error.mean, "error_max": error.largest}
 
@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=40, help="processor time of each training")
     parser.add_argument("--checkpoints", type=int, default=2)
+    parser.add_argument("--check", type=int, default=300, help="rows on which the error of the grid is measured")
     parser.add_argument("--out", type=Path, default=Path("runs/binary_digits"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -107,7 +108,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     results = {}
     for objective in ("elbo", "masked", "evidence"):
-        results[objective] = train(objective, x, arguments.seconds, arguments.checkpoints)
+        results[objective] = train(objective, x, arguments.seconds, arguments.checkpoints, arguments.check)
         for point in results[objective]:
             print(
                 f"{objective:9} {point['seconds']:6.1f} s {point['step']:5d} steps log p {point['log_p']:.3f} a digit"

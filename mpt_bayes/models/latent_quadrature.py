@@ -18,6 +18,7 @@ Decoder = Callable[[Tensor], Emission]
 """From (K, L) latent values to the emission of K states over D coordinates: any torch module inside."""
 
 _MAX_NODES = 2**20
+_DEFAULT_NODES = {1: 256, 2: 128, 3: 48}
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class LatentQuadrature(LatentBank):
     Args:
         decoder: from (K, L) latent values to an `Emission` of K states over D coordinates.
         latent_dim: L.
-        n_nodes: a side; the default resolves posteriors with standard deviations above about 0.1.
+        n_nodes: a side; by default 256, 128 and 48 in 1, 2 and 3 dimensions, which resolve posteriors with standard
+            deviations above about 0.03, 0.06 and 0.15.
         rule: "trapezoid", best for sharp posteriors (many coordinates), or "gauss-hermite", for wide ones.
         half_width: of the trapezoid's grid, in prior standard deviations.
         grid: another grid in place of the four arguments before; it must carry the prior's mass.
@@ -76,18 +78,20 @@ class LatentQuadrature(LatentBank):
         decoder: Decoder,
         latent_dim: int,
         *,
-        n_nodes: int = 96,
+        n_nodes: int | None = None,
         rule: Rule = "trapezoid",
         half_width: float = 6.0,
         grid: Grid | None = None,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
+        if n_nodes is None:
+            n_nodes = _DEFAULT_NODES.get(latent_dim, 2)
         if grid is None:
-            if n_nodes**latent_dim > _MAX_NODES:
+            if latent_dim > max(_DEFAULT_NODES) or n_nodes**latent_dim > _MAX_NODES:
                 raise ModelError(
-                    f"{n_nodes} nodes in {latent_dim} dimensions are {n_nodes**latent_dim} in all, above {_MAX_NODES}: "
-                    "lower n_nodes, or use an ImportanceBank"
+                    f"a grid of {n_nodes} nodes a side in {latent_dim} dimensions is too large (at most 3 dimensions, "
+                    f"{_MAX_NODES} nodes in all): lower n_nodes, or use an ImportanceBank"
                 )
             grid = prior_grid(latent_dim, n_nodes, rule, half_width)
         self.decoder, self.grid = decoder, grid

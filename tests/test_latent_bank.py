@@ -64,8 +64,17 @@ def test_gaussian_mixture_equals_scikit_learn(rng):
     fitted = GaussianMixture(2, covariance_type="diag", random_state=0).fit(x)
     model = mb.models.Mixture.from_sklearn(fitted)
     np.testing.assert_allclose(model.log_marginal_likelihood(torch.from_numpy(x)), fitted.score_samples(x), atol=1e-10)
-    with pytest.raises(mb.errors.ModelError, match="covariance_type='diag'"):
+    with pytest.raises(mb.errors.ModelError, match="covariance_type='diag', or use ModelMixture"):
         mb.models.Mixture.from_sklearn(GaussianMixture(2, covariance_type="full").fit(x))
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_gaussian_mixtures_of_every_covariance_type_equal_scikit_learn(rng, kind):
+    x = np.concatenate([rng.normal(-2, 1, (60, 3)), rng.normal(2, 0.5, (40, 3)) @ np.tri(3)])
+    fitted = GaussianMixture(2, covariance_type=kind, random_state=0).fit(x)
+    model = mb.models.ModelMixture.from_sklearn(fitted)
+    np.testing.assert_allclose(model.log_marginal_likelihood(torch.from_numpy(x)), fitted.score_samples(x), atol=1e-10)
+    assert abs(mb.compare(model, torch.from_numpy(x[:5]), design=mb.masks.Exhaustive()).difference) < 1e-10
 
 
 def test_poisson_mixture_conditionals_equal_scipy():

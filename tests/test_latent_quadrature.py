@@ -10,6 +10,7 @@ from scipy import integrate, stats
 
 import mpt_bayes as mb
 from mpt_bayes.numerics.combinatorics import all_subsets
+from mpt_bayes.numerics.random import Stream
 
 
 @pytest.fixture
@@ -216,3 +217,30 @@ def test_verify_passes_on_importance_banks(rng, with_encoder):
     x = torch.from_numpy(rng.integers(0, 2, (5, 6))).double()
     report = mb.verify(bank_of(layer, encoder if with_encoder else None), x)
     assert report.passed
+
+
+def test_row_32_draws_are_printed_with_their_error(rng):
+    layer, exact, encoder = exact_and_encoder(rng)
+    x = torch.from_numpy(rng.integers(0, 2, (3, 6))).double()
+    first = mb.compare(bank_of(layer, encoder), x, design=mb.masks.RandomOrders(4))
+    second = mb.cumulative_score(
+        bank_of(layer, None), x, design=mb.masks.RandomOrders(4), generator=torch.Generator().manual_seed(9)
+    )
+    assert repr(first).count("(draws of the model)") == 1
+    assert "(draws of the model)" in repr(first.cumulative_score)
+    assert "(draws of the model)" not in repr(mb.compare(exact, x))
+    both = (first.cumulative_score - second).inner_standard_error
+    assert both == first.cumulative_score.inner_standard_error + second.inner_standard_error
+
+
+def test_inner_error_of_whole_models_equals_that_of_their_mixture(rng):
+    means, draws = torch.from_numpy(rng.normal(size=(50, 4))), torch.arange(50)
+    weights, eye = torch.full((50,), 0.02).double(), torch.eye(4).double()
+    whole = mb.models.ModelMixture(weights, [mb.models.Gaussian(m, eye) for m in means], draws=draws)
+    bank = mb.models.Mixture(weights, mb.models.NormalEmission(means, torch.ones(50, 4).double()), draws=draws)
+    x, batch = torch.from_numpy(rng.normal(size=(3, 4))), mb.masks.RandomOrders(3).draw(4, Stream(0))
+    share = batch.sampling.log_weight.exp()
+    torch.testing.assert_close(
+        whole.score_influence(x, batch.hidden, share), bank.score_influence(x, batch.hidden, share)
+    )
+    torch.testing.assert_close(whole.log_prob_influence(x), bank.log_prob_influence(x))

@@ -102,7 +102,7 @@ class Mixture(LatentBank):
         if kind not in ("diag", "spherical"):
             raise ModelError(
                 f"covariance_type is '{kind}': the coordinates of a component must be independent; fit with "
-                "covariance_type='diag', or use one Gaussian model a component"
+                "covariance_type='diag', or use ModelMixture.from_sklearn"
             )
         means = torch.as_tensor(fitted.means_)
         variances = torch.as_tensor(fitted.covariances_).reshape(len(means), -1).expand_as(means)

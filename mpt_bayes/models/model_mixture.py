@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, final
+from typing import TYPE_CHECKING, Self, final
 
 import torch
 from torch import Tensor
@@ -11,7 +11,11 @@ from torch import Tensor
 from mpt_bayes.checks import checked_hidden, checked_subsets
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, restrict
+from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.models.inner_error import log_prob_influence, shared_draws_variance, warn_if_poor
+
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
 
 
 @final
@@ -48,6 +52,18 @@ class ModelMixture(JointModel):
             raise ModelError(f"weights must be non-negative and sum to 1: they sum to {total:.6g}")
         self.components, self._draws = tuple(components), draws
         self.log_weight = (weights / total).log()
+
+    @classmethod
+    def from_sklearn(cls, fitted: GaussianMixture) -> Self:
+        """From a fitted scikit-learn GaussianMixture, its covariances of any type ('full', 'tied', 'diag', …)."""
+        means = torch.as_tensor(fitted.means_)
+        covariances = torch.as_tensor(fitted.covariances_)
+        if fitted.covariance_type == "tied":
+            covariances = covariances.expand(len(means), -1, -1)
+        elif fitted.covariance_type != "full":  # a variance a component, or one a coordinate
+            covariances = covariances.reshape(len(means), -1).expand_as(means).diag_embed()
+        models = [Gaussian(mean, covariance) for mean, covariance in zip(means, covariances, strict=True)]
+        return cls(torch.as_tensor(fitted.weights_), models)
 
     @property
     def dim(self) -> int:

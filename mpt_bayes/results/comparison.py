@@ -89,8 +89,10 @@ class Comparison:
     def __repr__(self) -> str:
         z = "exact" if self.z is None else f"{self.z:+.2f} SE"
         error = self.cumulative_score.standard_error
+        inner = self.log_marginal_likelihood_inner_standard_error
+        drawn = "" if inner is None else f" ± {inner:.3g} (draws of the model)"
         return (
-            f"Comparison(log marginal likelihood {self.log_marginal_likelihood:.6g}, cumulative score "
+            f"Comparison(log marginal likelihood {self.log_marginal_likelihood:.6g}{drawn}, cumulative score "
             f"{self.cumulative_score.value:.6g} ± {math.nan if error is None else error:.3g} nats, "
             f"difference {self.difference:+.3g} ({z}))"
         )

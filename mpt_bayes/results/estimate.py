@@ -90,6 +90,8 @@ class Estimate:
     def __sub__(self, other: Estimate) -> Estimate:
         """The difference of two independent estimates of one estimand on the same data.
 
+        Inner standard errors add up in full, an upper bound: two models may be made of the same draws.
+
         Raises:
             EstimandError: different estimands.
             DataError: different data.
@@ -104,6 +106,7 @@ class Estimate:
         known = self.standard_error is not None and other.standard_error is not None and not shared
         variances = [(e.standard_error or 0.0) ** 2 for e in (self, other)]
         frees = [e.degrees_of_freedom for e in (self, other)]
+        inner = [e.inner_standard_error for e in (self, other) if e.inner_standard_error is not None]
         both_rows = self.per_row is not None and other.per_row is not None
         return Estimate(
             value=self.value - other.value,
@@ -116,6 +119,7 @@ class Estimate:
             design=self.design if self.design == other.design else f"{self.design} / {other.design}",
             data_digest=self.data_digest,
             per_row=self.per_row - other.per_row if both_rows else None,  # type: ignore[operator]
+            inner_standard_error=sum(inner) if inner else None,
             note="the two share their masks: compare them pairwise for a standard error" if shared else "",
         )
 
@@ -147,6 +151,8 @@ class Estimate:
 
     def __repr__(self) -> str:
         error = f"± {self.standard_error:.4g}" if self.standard_error is not None else f"(no SE: {self.note})"
+        if self.inner_standard_error is not None:
+            error += f" (masks) ± {self.inner_standard_error:.4g} (draws of the model)"
         return f"Estimate({self.estimand}: {self.value:.6g} {error} nats, N={self.n_data}, {self.design})"
 
 

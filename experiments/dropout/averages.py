@@ -126,7 +126,7 @@ def penalties(rates: list[float], scales: list[float]) -> list[dict[str, float]]
 
 
 def attention_averages(keeps: list[float], sizes: list[int], seeds: int) -> list[dict[str, Any]]:
-    """Largest entry of |E Norm(Aε) - A| for random attention, softmax of standard normal scores times 2."""
+    """Largest entry of |E Norm(Aε) - A| given that something is kept; random attention, softmax of 2 × normal scores."""
     rows = []
     for n in sizes:
         for keep in keeps:
@@ -134,7 +134,8 @@ def attention_averages(keeps: list[float], sizes: list[int], seeds: int) -> list
             for seed in range(seeds):
                 generator = Stream(seed).child("attention", n).generator()
                 attention = torch.randn(n, n, dtype=torch.float64, generator=generator).mul(2).softmax(-1)
-                gaps.append(float((average_over_masks(attention, keep) - attention).abs().max()))
+                average = average_over_masks(attention, keep)
+                gaps.append(float((average / average.sum(1, keepdim=True) - attention).abs().max()))
             rows.append({"n": n, "keep": keep, "gap": mean_and_error(gaps), "seeds": seeds})
     return rows
 

@@ -126,7 +126,7 @@ def penalties(rates: list[float], scales: list[float]) -> list[dict[str, float]]
 
 
 def attention_averages(keeps: list[float], sizes: list[int], seeds: int) -> list[dict[str, Any]]:
-    """Largest entry of |E Norm(Aε) - A| given that something is kept; random attention, softmax of 2 × normal scores."""
+    """Largest entry of |E Norm(Aε) - A| given that something is kept; random attention, softmax of 2 × normals."""
     rows = []
     for n in sizes:
         for keep in keeps:

@@ -35,7 +35,7 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
     Raises:
         ArgumentError: a curve already divided by the number of rows.
     """
-    if curve.total.estimand.endswith("per datum"):
+    if curve.total.is_per_datum:
         raise ArgumentError("pass the curve in total nats, not curve.per_datum: the figure divides it itself")
     from matplotlib.ticker import MaxNLocator
 
@@ -51,20 +51,7 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
     ax.fill_between(sizes, scores - band, scores + band, color=SCORE, alpha=0.35, linewidth=0)
     ax.plot(sizes, scores, color=SCORE, linewidth=1.8, marker="o" if small else None, markersize=4)
     ax.axhline(0, color=INK, linewidth=0.8)
-    error = (curve.total.standard_error or 0.0) / n
-    places = max(0, 1 - math.floor(math.log10(error))) if error > LEAST_ERROR else 4
-    total = f"{curve.total.value / n:.{places}f}"
-    lines = [
-        f"area  Σ S(m) = {total} ± {error:.{places}f}" if error > LEAST_ERROR else f"area  Σ S(m) = {total}, exact"
-    ]
-    if log_marginal_likelihood is not None:
-        lines.append(f"exact  log p(x) = {log_marginal_likelihood / n:.{places}f}")
-    middle = 0.5 * float(np.nanmedian(scores))
-    roomy = abs(middle) > 0.15 * float(np.nanmax(np.append(scores, 0)) - np.nanmin(np.append(scores, 0)))
-    if roomy:  # inside the area that it names
-        ax.text(1 + 0.06 * len(sizes), middle, "\n".join(lines), va="center", color=INK, bbox=_paper())
-    else:
-        ax.text(0.05, 0.08, "\n".join(lines), transform=ax.transAxes, va="bottom", color=INK, bbox=_paper())
+    _name_area(ax, curve, log_marginal_likelihood)
     ax.set_xlim(0.5, len(sizes) + 0.5)
     ax.set_xlabel("hidden coordinates m")
     ax.set_ylabel("score S(m), nats per datum" if n > 1 else "score S(m), nats")
@@ -175,6 +162,28 @@ def plot_twin_curves(result: TwinCurves, *, n_bins: int = 20, ax: Axes | None = 
     ax.set_xlabel("mask rate m / D")
     ax.set_ylabel("nats per hidden token")
     return _tidy(ax)
+
+
+def _name_area(ax: Axes, curve: ScoreCurve, log_marginal_likelihood: float | None) -> None:
+    """The total per datum with its standard error, and the exact value below: inside the area if that is roomy."""
+    n, scores = curve.total.n_data, curve.scores / curve.total.n_data
+    places, error = 4, curve.total.standard_error
+    if error is None:
+        precision = ", no standard error"
+    elif error / n <= LEAST_ERROR:
+        precision = ", exact"
+    else:
+        places = max(0, 1 - math.floor(math.log10(error / n)))
+        precision = f" ± {error / n:.{places}f}"
+    lines = [f"area  Σ S(m) = {curve.total.value / n:.{places}f}{precision}"]
+    if log_marginal_likelihood is not None:
+        lines.append(f"exact  log p(x) = {log_marginal_likelihood / n:.{places}f}")
+    middle = 0.5 * float(np.nanmedian(scores))
+    roomy = abs(middle) > 0.15 * float(np.nanmax(np.append(scores, 0)) - np.nanmin(np.append(scores, 0)))
+    if roomy:
+        ax.text(1 + 0.06 * len(scores), middle, "\n".join(lines), va="center", color=INK, bbox=_paper())
+    else:
+        ax.text(0.05, 0.08, "\n".join(lines), transform=ax.transAxes, va="bottom", color=INK, bbox=_paper())
 
 
 def _axes(ax: Axes | None) -> Axes:

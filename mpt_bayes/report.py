@@ -26,12 +26,16 @@ def comparison_report(result: Comparison, *, title: str = "") -> RenderableType:
     for column in both.columns[1:]:
         column.justify = "right"
     exact = result.log_marginal_likelihood
-    both.add_row("log marginal likelihood (exact)", f"{exact:.6f}", f"{exact / n:.6f}")
+    inner = result.log_marginal_likelihood_inner_standard_error
+    name = "log marginal likelihood" + (" (exact)" if inner is None else "")
+    both.add_row(name, f"{exact:.6f}", f"{exact / n:.6f}")
+    if inner is not None:
+        both.add_row("  its standard error (draws of the model)", number(inner), number(inner / n))
     error = score.standard_error
     both.add_row("cumulative score Σ S(m)", f"{score.value:.6f}", f"{score.value / n:.6f}")
     both.add_row("  its standard error (masks)", number(error), number(None if error is None else error / n))
     both.add_row("difference", f"{result.difference:+.6f}", f"{result.difference / n:+.6f}")
-    both.add_row("  in standard errors", "exact" if result.z is None else f"{result.z:+.2f}", "")
+    both.add_row("  in standard errors", result.z_in_words, "")
     source = f"{score.design}, seed {score.seed}, {score.n_evaluations:,} (row, mask) pairs"
     notes = [note for note in (score.note, result.curve.note) if note]
     if exact > 0 or bool((result.curve.scores > 0).any()):

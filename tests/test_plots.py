@@ -78,8 +78,8 @@ def test_figures_are_drawn_where_they_are_told(model, x):
     assert plots.plot_curve(mb.score_curve(model, x), ax=given) is given
 
 
-def test_a_report_on_conditionals_alone_names_what_does_not_apply(model, x):
-    text = printed(report.verification_report(mb.verify(model, x[:1])))
+def test_a_report_names_the_check_that_does_not_apply(model, x):
+    text = printed(report.verification_report(mb.verify(model, x[:1])))  # one row lends no hidden values
     assert "not applicable" in text
     assert "All identities that apply hold" in text
 
@@ -88,4 +88,24 @@ def test_a_difference_of_rounding_is_not_counted_in_standard_errors():
     model = mb.models.Gaussian(torch.zeros(3), torch.eye(3))
     result = mb.compare(model, torch.full((5, 3), 0.3))  # every mask scores the same
     assert result.z is None
-    assert "exact" in printed(report.comparison_report(result))
+    assert "exact" in line_of("in standard errors", result)
+
+
+def line_of(name, result):
+    return next(line for line in printed(report.comparison_report(result)).splitlines() if name in line)
+
+
+def test_a_single_order_is_not_called_exact(model, x):
+    result = mb.compare(model, x, design=mb.masks.RandomOrders(1))
+    assert "no SE" in line_of("in standard errors", result)
+    assert repr(result).endswith("(no SE))")
+    assert "no standard error" in words(plots.plot_comparison(result))
+
+
+def test_row_21_what_was_divided_by_the_number_of_rows_says_so_and_is_divided_once(model, x):
+    curve = mb.score_curve(model, x, design=mb.masks.Exhaustive())
+    estimate = curve.per_datum.partial(2)
+    assert estimate.to_dict()["units"] == "nats per datum"
+    assert estimate.per_datum.value == estimate.to_dict()["per_datum"] == pytest.approx(curve.partial(2).value / 6)
+    with pytest.raises(mb.errors.EstimandError):
+        estimate - curve.partial(2)

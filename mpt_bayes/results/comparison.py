@@ -51,6 +51,13 @@ class Comparison:
         rounding = 100 * float(np.finfo(np.float64).eps) * abs(self.log_marginal_likelihood)
         return self.difference / error if error and error > rounding else None
 
+    @property
+    def z_in_words(self) -> str:
+        """`z`, or why there is none."""
+        if self.z is not None:
+            return f"{self.z:+.2f} SE"
+        return "no SE" if self.cumulative_score.standard_error is None else "exact"
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: both totals, per datum, the difference and the curve."""
         n = self.cumulative_score.n_data
@@ -87,12 +94,11 @@ class Comparison:
         )
 
     def __repr__(self) -> str:
-        z = "exact" if self.z is None else f"{self.z:+.2f} SE"
         error = self.cumulative_score.standard_error
         inner = self.log_marginal_likelihood_inner_standard_error
         drawn = "" if inner is None else f" ± {inner:.3g} (draws of the model)"
         return (
             f"Comparison(log marginal likelihood {self.log_marginal_likelihood:.6g}{drawn}, cumulative score "
             f"{self.cumulative_score.value:.6g} ± {math.nan if error is None else error:.3g} nats, "
-            f"difference {self.difference:+.3g} ({z}))"
+            f"difference {self.difference:+.3g} ({self.z_in_words}))"
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.results.estimate import SCHEMA_VERSION, Estimate
+from mpt_bayes.results.estimate import PER_DATUM, SCHEMA_VERSION, Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +54,8 @@ class ScoreCurve:
     @property
     def per_datum(self) -> Self:
         """The same curve divided by the number of rows."""
+        if self.total.is_per_datum:
+            return self
         n = self.total.n_data
         return replace(
             self,
@@ -98,7 +100,7 @@ class ScoreCurve:
             value=value,
             standard_error=None if math.isnan(error) else error,
             degrees_of_freedom=free,
-            estimand=estimand,
+            estimand=estimand + PER_DATUM * self.total.is_per_datum,
             per_row=None,
             inner_standard_error=None,
             note=self.total.note or "per-row values and inner standard errors are kept for the total only",
@@ -109,7 +111,7 @@ class ScoreCurve:
         columns = zip(self.sizes, self.rates, self.scores, self.standard_errors, strict=True)
         return {
             "schema_version": SCHEMA_VERSION,
-            "units": "nats, total over rows" if not self.total.estimand.endswith("per datum") else "nats per datum",
+            "units": self.total.units,
             "total": self.total.to_dict(),
             "curve": [
                 {"size": int(m), "rate": float(r), "score": finite_or_none(s), "standard_error": finite_or_none(e)}

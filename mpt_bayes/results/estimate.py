@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
+PER_DATUM = " per datum"
+"""Ends the estimand of what was divided by the number of rows: it never mixes with totals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +61,27 @@ class Estimate:
         return float(np.std(self.per_row, ddof=1) * math.sqrt(len(self.per_row)))
 
     @property
+    def is_per_datum(self) -> bool:
+        """Whether the value was divided by the number of rows."""
+        return self.estimand.endswith(PER_DATUM)
+
+    @property
+    def units(self) -> str:
+        """Of the value and its standard errors."""
+        return "nats per datum" if self.is_per_datum else "nats, total over rows"
+
+    @property
     def per_datum(self) -> Self:
         """The same estimate divided by the number of rows, its estimand renamed to say so."""
+        if self.is_per_datum:
+            return self
         n = self.n_data
         return replace(
             self,
             value=self.value / n,
             standard_error=None if self.standard_error is None else self.standard_error / n,
             inner_standard_error=None if self.inner_standard_error is None else self.inner_standard_error / n,
-            estimand=f"{self.estimand} per datum",
+            estimand=self.estimand + PER_DATUM,
             per_row=None,
             note=self.note or "divided by the number of rows; per-row values are those of the total",
         )
@@ -124,17 +138,17 @@ class Estimate:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with a schema version; NaN and infinities become null."""
+        """JSON-ready, with a schema version; infinite degrees of freedom become null."""
         return {
             "schema_version": SCHEMA_VERSION,
             "estimand": self.estimand,
-            "units": "nats, total over rows",
+            "units": self.units,
             "value": self.value,
             "standard_error": self.standard_error,
             "data_standard_error": self.data_standard_error,
             "inner_standard_error": self.inner_standard_error,
             "degrees_of_freedom": None if math.isinf(self.degrees_of_freedom) else self.degrees_of_freedom,
-            "per_datum": self.value / self.n_data,
+            "per_datum": self.per_datum.value,
             "n_data": self.n_data,
             "n_evaluations": self.n_evaluations,
             "design": self.design,

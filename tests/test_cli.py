@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from mpt_bayes.cli import demo, main
+from mpt_bayes.cli import demo, demo_antibody, main
 from mpt_bayes.models import Gaussian
 
 
@@ -211,8 +211,16 @@ def test_row_25_missing_entries_are_an_error_unless_marginalised(tmp_path, capsy
 def test_the_demo_writes_a_table_figures_and_json(tmp_path, capsys, monkeypatch):
     wine = [case for case in demo.CASES if case.model == "factor-analysis"]
     monkeypatch.setattr(demo, "CASES", wine)
+    monkeypatch.setattr(demo_antibody, "N_SEQUENCES", 2)
+    monkeypatch.setattr(demo_antibody, "PASSES", 16)
     assert main(["demo", "--output", str(tmp_path)]) == 0
-    assert "FA, wine" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "FA, wine" in printed
+    assert "same, random weights" in printed
+    protein = json.loads((tmp_path / "antibody.json").read_text())
+    jsonschema.Draft202012Validator(schema("lm_curve")).validate(protein)
+    assert protein["difference"]["value"] > 300, "pre-training gains nats"
+    assert (tmp_path / "antibody.png").stat().st_size > 10_000
     content = json.loads((tmp_path / "factor_analysis.json").read_text())
     jsonschema.Draft202012Validator(schema("compare")).validate(content)
     assert abs(content["cumulative_score"]["z"]) < 4

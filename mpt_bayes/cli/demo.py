@@ -1,4 +1,4 @@
-"""`mpt-bayes demo`: the identity on three real data sets; one table, a figure each, JSON."""
+"""`mpt-bayes demo`: the identity on three real data sets, and a protein BERT; tables, a figure each, JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 import mpt_bayes as mb
 from mpt_bayes import datasets
-from mpt_bayes.cli import builders, output
+from mpt_bayes.cli import builders, demo_antibody, output
 from mpt_bayes.masks import MaskDesign, RandomOrders
 
 
@@ -66,7 +66,7 @@ CASES = (
 def demo(
     folder: Annotated[Path, typer.Option("--output", help="Where the figures and the JSON go.")] = Path("demo_output"),
 ) -> None:
-    """The exact log marginal likelihood beside the cumulative score on real data: a table, figures and JSON."""
+    """The exact log marginal likelihood beside the cumulative score on real data, and a protein BERT's score."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for case in CASES:
@@ -85,6 +85,7 @@ def demo(
         _draw(result, case, folder)
         rows.append((case, result, clock.seconds))
     output.show(_report(rows))
+    output.show(demo_antibody.antibody(folder))
 
 
 def _draw(result: mb.Comparison, case: Case, folder: Path) -> None:

@@ -68,7 +68,7 @@ class ControlledDraw:
         hidden = torch.cat([torch.zeros(0, dim, dtype=torch.bool), *ends])
         left = n_masks - len(hidden)
         size_bins = SizeBins(lowest, highest, min(highest - lowest + 1, max(1, left // 4)))
-        scale = prior_scale(dim)[lowest - 1 : highest]
+        scale = _usual_spread(dim)[lowest - 1 : highest]
         spread = (size_bins.law(dim)[:, lowest - 1 : highest] @ scale.square()).sqrt()
         counts = neyman(spread, left)
         masks, member = size_bins.draw_masks(counts, dim, stream)
@@ -104,6 +104,16 @@ class ControlledDraw:
         shares, variances = token_shares(sampling, log_probs)
         shares = shares + (tally.partials[-1] - shares.sum()) / len(shares)
         return PieceScore(digest, sampling, contributions, tally, shares, variances)
+
+
+def _usual_spread(dim: int) -> Tensor:
+    """(D,) how the spread of s(M), controlled, usually goes with the size m in a language model.
+
+    That of any model, times 1 + 2 (m / D)^5: where little is visible, what it is matters most. Seen on a protein BERT;
+    any other shape would be as unbiased, and here costs up to a sixth more error.
+    """
+    rate = torch.arange(1, dim + 1, dtype=torch.float64) / dim
+    return prior_scale(dim) * (1 + 2 * rate**5)
 
 
 @dataclass(frozen=True)

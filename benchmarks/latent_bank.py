@@ -1,15 +1,17 @@
 """Cost of a latent bank: linear in masks and in rows, and one matrix product against a loop over states.
 
-    python benchmarks/latent_bank.py
+    python benchmarks/latent_bank.py [--plot docs/figures/latent_bank_cost.png]
 
 Each ratio doubles one number and is the median of interleaved pairs, in processor time: 2 means linear.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -43,8 +45,30 @@ def looped(model: mb.models.Mixture, x: Tensor, hidden: Tensor) -> Tensor:
     return result
 
 
+def growth(model: mb.models.Mixture, x: Tensor, hidden: Tensor, path: Path) -> None:
+    """Processor time over growing numbers of masks and of rows, each the best of a few, to a figure."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True, layout="constrained")
+    numbers = [25, 50, 100, 200, 400]
+    for axis, name in zip(axes, ("masks", "rows"), strict=True):
+        times = []
+        for n in numbers:
+            rows, masks = (x[:100], hidden[:n]) if name == "masks" else (x[:n], hidden[:100])
+            times.append(min(seconds(lambda: model.masked_log_prob(rows, masks)) for _ in range(REPEATS)))  # noqa: B023
+        axis.plot(numbers, times, "o-")
+        axis.set(xlabel=f"{name} (100 {'rows' if name == 'masks' else 'masks'})", xlim=(0, None), ylim=(0, None))
+        print(f"{name}: " + ", ".join(f"{n}: {t:.4f} s" for n, t in zip(numbers, times, strict=True)))
+    axes[0].set_ylabel("processor seconds")
+    figure.suptitle("Gaussian mixture, 100 components, 100 coordinates: all conditionals")
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     """Print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plot", type=Path)
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     weights = torch.full((N_STATES,), 1 / N_STATES, dtype=torch.float64)
@@ -80,6 +104,9 @@ def main() -> None:
         print(
             f"{name:15} one product against a loop over masks: {ratio:.1f} times faster ({loop:.3f} to {product:.3f} s)"
         )
+    if arguments.plot is not None:
+        more = (torch.rand(400, DIM, generator=generator) < 0.5).double()
+        growth(normal, more, torch.rand(400, DIM, generator=generator) < 0.5, arguments.plot)
 
 
 if __name__ == "__main__":

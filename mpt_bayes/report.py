@@ -104,7 +104,8 @@ def verification_report(result: Verification, *, title: str = "") -> RenderableT
         )
     broken = [Text(f"BROKEN  {c.name}: {c.identity}  ({c.reason})") for c in result.checks if c.verdict == "failed"]
     outcome = broken or [Text("All identities that apply hold.")]
-    return Group(table, *outcome, f"{result.n_rows} rows, seed {result.seed}")
+    notes = [result.note] if result.note else []
+    return Group(table, *outcome, f"{result.n_rows} rows, seed {result.seed}", *notes)
 
 
 def number(value: float | None) -> str:

@@ -262,6 +262,8 @@ def test_rows_with_missing_entries_are_verified_on_their_largest_group():
     report = mb.verify(model, x, missing="marginalise")
     assert report.passed
     assert report.n_rows == 6
+    assert "the 6 of 8 rows that observe the same 4 of 5 coordinates" in report.to_dict()["note"]
+    assert mb.verify(model, x[6:], missing="marginalise").note == ""
 
 
 def leaking(model):

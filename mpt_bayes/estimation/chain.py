@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import Missing, checked_count
 from mpt_bayes.estimation.compare import log_marginal_likelihood
-from mpt_bayes.estimation.missing import Missing, observed_parts
+from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.masks import OrderBatch, RandomOrders
 from mpt_bayes.models.base import ConditionalModel, JointModel
@@ -48,14 +48,16 @@ def chain_rule(
     """
     seed = seed_from(generator)
     sums = torch.zeros(len(x), checked_count(n_orders, "n_orders"), dtype=torch.float64)
+    n_evaluations = 0
     for part in observed_parts(model, x, missing):
         batch = RandomOrders(n_orders).draw_orders(part.model.dim, Stream(seed).child("masks", *part.key))
         sums[part.rows.cpu()] = chain_log_probs(part.model, part.x, batch).sum(2).cpu()
+        n_evaluations += len(part.rows) * batch.orders.numel()
     exact = log_marginal_likelihood(model, x, missing=missing) if isinstance(model, JointModel) else None
     return ChainRule(
         sums=sums.numpy(),
         log_marginal_likelihood=None if exact is None else float(exact.sum()),
-        n_evaluations=sums.numel() * model.dim,
+        n_evaluations=n_evaluations,
         seed=seed,
     )
 

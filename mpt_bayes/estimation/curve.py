@@ -20,11 +20,11 @@ from mpt_bayes.estimation.tally import Tally, combined
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign, OrderDesign, RandomOrders
 from mpt_bayes.models.base import (
     ConditionalModel,
-    EstimatedConditionals,
     HasExactCurve,
     HasOrderCurve,
     HasOrderTotals,
     JointModel,
+    is_made_of_draws,
 )
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results import Estimate, ScoreCurve
@@ -219,12 +219,11 @@ def part_tallies(
 def _part_tally(part: ObservedPart, design: MaskDesign | Budget, stream: Stream, *, per_row: bool) -> Tally:
     """The design on data without missing entries, by the shortest exact way the model offers."""
     model, x = part.model, part.x
-    estimated = isinstance(model, EstimatedConditionals) and model.is_estimated
     if isinstance(design, Budget):
-        if estimated:
+        if is_made_of_draws(model):
             raise ArgumentError("a model made of draws needs a design, which carries its inner error: pass design=")
         return tally_budget(model, x, design, stream)
-    if isinstance(model, EstimatedConditionals) and estimated:
+    if is_made_of_draws(model):
         return tally_estimated(model, x, design, stream)
     if isinstance(design, Exhaustive) and isinstance(model, HasExactCurve):
         return tally_closed_form(model, x)

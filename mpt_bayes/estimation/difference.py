@@ -12,7 +12,7 @@ from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.masks import MaskDesign
-from mpt_bayes.models.base import ConditionalModel, EstimatedConditionals, HasOrderCurve
+from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, is_made_of_draws
 from mpt_bayes.results import Estimate
 
 
@@ -53,7 +53,7 @@ def score_difference(
     """
     if first.dim != second.dim:
         raise ArgumentError(f"first has {first.dim} coordinates and second {second.dim}: they share no masks")
-    if any(isinstance(model, EstimatedConditionals) and model.is_estimated for model in (first, second)):
+    if is_made_of_draws(first) or is_made_of_draws(second):
         raise ArgumentError("a model made of draws has an inner error: score the two apart and subtract the estimates")
     if other_x is not None and other_x.shape != x.shape:
         raise DataError(f"x has shape {tuple(x.shape)} and other_x {tuple(other_x.shape)}: rows are compared in pairs")

@@ -8,12 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import Missing
 from mpt_bayes.estimation.enumeration import tally_exhaustive
-from mpt_bayes.estimation.missing import Missing, observed_parts
+from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import chunk_length, tally_masks
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks import Exhaustive, MaskBatch, MaskDesign
-from mpt_bayes.models.base import ConditionalModel, EstimatedConditionals, JointModel
+from mpt_bayes.models.base import ConditionalModel, EstimatedConditionals, JointModel, is_made_of_draws
 from mpt_bayes.numerics.random import Stream
 from mpt_bayes.progress import spans_of
 
@@ -47,6 +48,6 @@ def inner_standard_error(model: ConditionalModel, x: Tensor, missing: Missing) -
     errors = [
         math.sqrt(part.model.inner_variance(part.x, part.model.log_prob_influence(part.x)))
         for part in observed_parts(model, x, missing)
-        if isinstance(part.model, EstimatedConditionals) and part.model.is_estimated
+        if is_made_of_draws(part.model)
     ]
     return sum(errors) if errors else None

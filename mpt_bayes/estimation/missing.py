@@ -13,8 +13,6 @@ from mpt_bayes.checks import Missing, check_infinite, checked_missing, observed_
 from mpt_bayes.errors import DataError
 from mpt_bayes.models.base import ConditionalModel, JointModel, restrict
 
-__all__ = ["Missing", "ObservedPart", "data_digest", "observed_parts"]
-
 
 @dataclass(frozen=True)
 class ObservedPart:

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import Missing
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score, part_tallies
-from mpt_bayes.estimation.missing import Missing, data_digest
+from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
 from mpt_bayes.models.base import ConditionalModel, JointModel
 from mpt_bayes.numerics.random import seed_from

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import Missing, checked_count
 from mpt_bayes.estimation.attribution import EXACT_UP_TO, attribution
 from mpt_bayes.estimation.chain import chain_log_probs
 from mpt_bayes.estimation.curve import cumulative_score
-from mpt_bayes.estimation.missing import Missing, observed_parts
+from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import Exhaustive, RandomOrders
 from mpt_bayes.masks.subsets import uniform_masks
-from mpt_bayes.models.base import ConditionalModel, EstimatedConditionals, JointModel, restrict
+from mpt_bayes.models.base import ConditionalModel, JointModel, is_made_of_draws, restrict
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results import Check, Verification
 from mpt_bayes.results.verification import Verdict
@@ -47,7 +48,7 @@ def verify(
 
     Args:
         model, x, missing: as for `score_curve`; of data with several patterns of missing entries the largest group of
-            rows is used.
+            rows is used, and the result's `note` says which.
         n_orders: random orders of the chain rule, the identity and the shares; at least 2.
         n_masks: random masks, of uniform size, of the other checks.
         max_rows: use a random choice of this many rows.
@@ -69,7 +70,8 @@ def verify(
     checked_count(n_masks, "n_masks")
     checked_count(max_rows, "max_rows")
     seed = seed_from(generator)
-    part = max(observed_parts(model, x, missing), key=lambda part: len(part.rows))
+    parts = list(observed_parts(model, x, missing))
+    part = max(parts, key=lambda part: len(part.rows))
     rows = torch.randperm(len(part.x), generator=Stream(seed).child("rows").generator())[:max_rows].sort().values
     dim = part.model.dim
     sizes = torch.randint(1, dim + 1, (n_masks,), generator=Stream(seed).child("sizes").generator())
@@ -90,8 +92,14 @@ def verify(
             _relabelling(trial, trial.model),
         ]
     else:
-        checks += [_not_applicable(name, NOT_JOINT) for name in list(IDENTITIES)[1:5]]
-    return Verification((*checks, _batching(trial), _hidden_values(trial)), n_rows=len(rows), seed=seed)
+        checks += [_not_applicable(name, NOT_JOINT) for name in OF_JOINTS]
+    note = ""
+    if len(part.rows) < len(x):
+        note = (
+            f"checked on the {len(part.rows)} of {len(x)} rows that observe the same {dim} of {model.dim} coordinates, "
+            f"the largest of {len(parts)} groups"
+        )
+    return Verification((*checks, _batching(trial), _hidden_values(trial)), n_rows=len(rows), seed=seed, note=note)
 
 
 IDENTITIES = {
@@ -103,6 +111,7 @@ IDENTITIES = {
     "batching": "a row scored alone, or rows and masks in another order, score the same",
     "hidden values": "log p(x_j | x_R) does not depend on the other hidden coordinates",
 }
+OF_JOINTS = ("ratio of marginals", "identity", "shares", "relabelling")
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,7 @@ class _Trial:
     tolerance: float | None
     stream: Stream
 
+    @cached_property
     def log_probs(self) -> Tensor:
         """(N, P, D) of the drawn masks."""
         return check_finite(self.model.masked_log_prob(self.x, self.hidden))
@@ -142,7 +152,7 @@ def _not_applicable(name: str, why: str) -> Check:
 
 def _chain_rule(trial: _Trial) -> Check:
     batch = RandomOrders(trial.n_orders).draw_orders(trial.model.dim, trial.stream.child("orders"))
-    terms = chain_log_probs(trial.model, trial.x, batch).to(trial.log_probs().dtype)
+    terms = chain_log_probs(trial.model, trial.x, batch).to(trial.log_probs.dtype)
     sums = terms.sum(2)
     return trial.equal(
         "chain rule", sums.amax(1), sums.amin(1), f"largest spread in a row over {trial.n_orders} orders"
@@ -155,7 +165,7 @@ def _ratio_of_marginals(trial: _Trial, model: JointModel) -> Check:
     larger = visible[mask]
     larger[torch.arange(len(mask)), coordinate] = True
     ratio = model.marginal_log_prob(trial.x, larger) - model.marginal_log_prob(trial.x, visible)[:, mask]
-    conditional = trial.log_probs()[:, mask, coordinate]
+    conditional = trial.log_probs[:, mask, coordinate]
     return trial.equal("ratio of marginals", conditional, ratio, f"{len(mask)} conditionals in every row")
 
 
@@ -188,11 +198,11 @@ def _shares(trial: _Trial, model: JointModel) -> Check:
 def _relabelling(trial: _Trial, model: JointModel) -> Check:
     order = torch.randperm(model.dim, generator=trial.stream.child("relabelling").generator()).to(trial.x.device)
     relabelled = restrict(model, order).masked_log_prob(trial.x[:, order], trial.hidden[:, order])
-    return trial.equal("relabelling", relabelled, trial.log_probs()[:, :, order], "one random permutation")
+    return trial.equal("relabelling", relabelled, trial.log_probs[:, :, order], "one random permutation")
 
 
 def _batching(trial: _Trial) -> Check:
-    together = trial.log_probs()
+    together = trial.log_probs
     turned = trial.model.masked_log_prob(trial.x.flip(0), trial.hidden.flip(0)).flip(0, 1)
     alone = trial.model.masked_log_prob(trial.x[:1], trial.hidden)
     both = torch.cat([turned, alone]), torch.cat([together, together[:1]])
@@ -203,11 +213,11 @@ def _hidden_values(trial: _Trial) -> Check:
     """For each mask one hidden coordinate keeps its value; the other hidden ones take those of another row."""
     if len(trial.x) < 2:
         return _not_applicable("hidden values", "needs two rows: one lends the other its hidden values")
-    if isinstance(trial.model, EstimatedConditionals) and trial.model.is_estimated:
+    if is_made_of_draws(trial.model):
         return _not_applicable("hidden values", "the model's draws may follow the whole row: see inner_standard_error")
     kept = torch.zeros_like(trial.hidden)
     kept[torch.arange(len(kept)), trial.hidden.to(torch.int8).argmax(1)] = True
-    expected, found = trial.log_probs(), []
+    expected, found = trial.log_probs, []
     for hidden, keep in zip(trial.hidden, kept, strict=True):
         changed = torch.where(hidden & ~keep, trial.x.roll(1, 0), trial.x)
         found.append(trial.model.masked_log_prob(changed, hidden[None])[:, 0, keep])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, Self, final, runtime_checkable
+from typing import Protocol, Self, TypeGuard, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -121,6 +121,11 @@ class EstimatedConditionals(Protocol):
 
     def warn_if_poor(self, x: Tensor) -> None:
         """An MptBayesWarning that says what to do where the draws are too few to be trusted."""
+
+
+def is_made_of_draws(model: ConditionalModel) -> TypeGuard[EstimatedConditionals]:
+    """Whether this very model has an inner error beside that of the choice of masks."""
+    return isinstance(model, EstimatedConditionals) and model.is_estimated
 
 
 @runtime_checkable

@@ -45,11 +45,13 @@ class Verification:
         checks: in the order they were made.
         n_rows: rows the checks were made on.
         seed: replays the orders and masks.
+        note: which rows, where missing entries part the data in groups of which one was checked.
     """
 
     checks: tuple[Check, ...]
     n_rows: int
     seed: int
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -78,6 +80,7 @@ class Verification:
             "checks": [asdict(check) | {"size": finite_or_none(check.size)} for check in self.checks],
             "n_rows": self.n_rows,
             "seed": self.seed,
+            "note": self.note,
         }
 
     def to_dataframe(self) -> pd.DataFrame:

@@ -76,6 +76,17 @@ class MaskBatch:
         """From masks and the columns of their sampling; the sizes are counted."""
         return cls(hidden, Sampling(hidden.sum(1), log_weight, stratum, cluster, fraction))
 
+    @classmethod
+    def independent(cls, hidden: Tensor, log_weight: Tensor | float) -> Self:
+        """Independent masks of one law, with a weight each or one for all."""
+        count = len(hidden)
+        return cls.build(
+            hidden,
+            log_weight=torch.as_tensor(log_weight, dtype=torch.float64).expand(count),
+            stratum=torch.zeros(count, dtype=torch.int64),
+            cluster=torch.arange(count),
+        )
+
     def __len__(self) -> int:
         return len(self.hidden)
 
@@ -127,8 +138,17 @@ class MaskDesign(ABC):
         """What the weighted sum of scores estimates without bias; results with different estimands never mix."""
 
 
-class OrderDesign(MaskDesign):
-    """A design made of whole orders: models with `order_curve` score each at the price of one factorisation."""
+class CumulativeDesign(MaskDesign):
+    """A design whose weighted sum of scores is Σ_m S(m) on average, for every number of coordinates."""
+
+    def estimand(self, dim: int) -> str:
+        """Σ_m S(m)."""
+        return CUMULATIVE_SCORE
+
+
+class OrderDesign(CumulativeDesign):
+    """A design made of whole orders, each with one mask of every size: models with `order_curve` score an order at the
+    price of one factorisation."""
 
     @abstractmethod
     def draw_orders(self, dim: int, stream: Stream) -> OrderBatch:
@@ -137,7 +157,3 @@ class OrderDesign(MaskDesign):
     def draw(self, dim: int, stream: Stream) -> MaskBatch:
         """The nested masks of the drawn orders."""
         return self.draw_orders(dim, stream).masks()
-
-    def estimand(self, dim: int) -> str:
-        """Every order holds one mask of each size, so the sum is Σ_m S(m)."""
-        return CUMULATIVE_SCORE

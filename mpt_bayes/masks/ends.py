@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_count
-from mpt_bayes.masks.base import CUMULATIVE_SCORE, ENUMERATED, MaskBatch, MaskDesign
+from mpt_bayes.masks.base import ENUMERATED, CumulativeDesign, MaskBatch
 from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.numerics.random import Stream
 
 
 @dataclass(frozen=True)
-class EnumeratedEnds(MaskDesign):
+class EnumeratedEnds(CumulativeDesign):
     """`masks_per_size` distinct masks of every size, all of them where there are no more than that.
 
     At the ends of the curve (m = 1, D - 1, D) there are few masks: they are taken completely and add no variance.
@@ -48,10 +48,6 @@ class EnumeratedEnds(MaskDesign):
             cluster=torch.arange(len(hidden)),
             fraction=share[size - 1],
         )
-
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m)."""
-        return CUMULATIVE_SCORE
 
     def _of_size(self, size: int, dim: int, stream: Stream) -> Tensor:
         return distinct_masks(size, dim, min(self.masks_per_size, comb(dim, size)), stream)

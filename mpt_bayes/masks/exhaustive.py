@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 
 from mpt_bayes.errors import BudgetError
-from mpt_bayes.masks.base import CUMULATIVE_SCORE, ENUMERATED, MaskBatch, MaskDesign
+from mpt_bayes.masks.base import ENUMERATED, CumulativeDesign, MaskBatch
 from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial
 from mpt_bayes.numerics.random import Stream
 
 
 @dataclass(frozen=True)
-class Exhaustive(MaskDesign):
+class Exhaustive(CumulativeDesign):
     """All non-empty masks, each with weight 1 / C(D, |M|): the definition of Σ_m S(m).
 
     Args:
@@ -49,7 +49,3 @@ class Exhaustive(MaskDesign):
                 f"exhaustive enumeration of D = {dim} coordinates takes 2^{dim} - 1 masks, above the budget "
                 f"max_masks={self.max_masks}: sample instead, e.g. with RandomOrders(64), or raise max_masks"
             )
-
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m), exactly."""
-        return CUMULATIVE_SCORE

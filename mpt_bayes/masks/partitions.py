@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_count
-from mpt_bayes.masks.base import CUMULATIVE_SCORE, MaskBatch, MaskDesign
+from mpt_bayes.masks.base import CumulativeDesign, MaskBatch
 from mpt_bayes.masks.orders import spaced
 from mpt_bayes.numerics.random import Stream
 
 
 @dataclass(frozen=True)
-class Partitions(MaskDesign):
+class Partitions(CumulativeDesign):
     """For every size m, `n_partitions` independent random partitions into ceil(D/m) masks of m coordinates.
 
     Every coordinate is hidden at least once, and exactly once where m divides D ("fully explored" masking, Zheng et
@@ -36,13 +36,9 @@ class Partitions(MaskDesign):
         starts = [torch.arange(0, dim, size) for size in range(1, dim + 1)]
         return _windows(starts, dim, self.n_partitions, stream)
 
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m)."""
-        return CUMULATIVE_SCORE
-
 
 @dataclass(frozen=True)
-class CyclicWindows(MaskDesign):
+class CyclicWindows(CumulativeDesign):
     """For every size m, `n_cycles` random circles of the coordinates with `windows` evenly spaced windows of length m.
 
     Every coordinate is hidden in floor(K m / D) or ceil(K m / D) of the K windows of a circle ("balanced cyclic,
@@ -64,10 +60,6 @@ class CyclicWindows(MaskDesign):
         """One stream for each circle and size."""
         starts = [spaced(min(self.windows, dim), dim)] * dim
         return _windows(starts, dim, self.n_cycles, stream)
-
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m)."""
-        return CUMULATIVE_SCORE
 
 
 def _windows(starts: list[Tensor], dim: int, circles: int, stream: Stream) -> MaskBatch:

@@ -54,32 +54,21 @@ class PolicyMasks(MaskDesign):
             ArgumentError: a mask drawn by the policy to which it gives no probability.
         """
         hidden = torch.stack([self._one(dim, stream.child(draw)) for draw in range(self.n_masks)])
-        count = len(hidden)
-        log_weight = torch.zeros(count, dtype=torch.float64)
+        log_weight = torch.zeros(self.n_masks, dtype=torch.float64)
         if self.estimand(dim) == CUMULATIVE_SCORE:
             log_weight = -log_binomial(dim)[hidden.sum(1)] - self.log_probability(hidden)
         if not bool(log_weight.isfinite().all()):
             raise ArgumentError(
                 f"the policy '{self.policy.name}' drew a mask to which it gives no probability: mend it"
             )
-        return MaskBatch.build(
-            hidden,
-            log_weight=log_weight - math.log(count),
-            stratum=torch.zeros(count, dtype=torch.int64),
-            cluster=torch.arange(count),
-        )
+        return MaskBatch.independent(hidden, log_weight - math.log(self.n_masks))
 
     def log_probability(self, hidden: Tensor) -> Tensor:
         """(P,) log q(M)."""
         dim = hidden.shape[1]
-        policy = (
-            self.policy.log_probability(hidden) + math.log1p(-self.uniform_share) if self.uniform_share < 1 else None
-        )
-        if self.uniform_share == 0:
-            assert policy is not None
-            return policy
-        uniform = math.log(self.uniform_share / dim) - log_binomial(dim)[hidden.sum(1)]
-        return uniform if policy is None else torch.logaddexp(policy, uniform)
+        share = torch.tensor(self.uniform_share, dtype=torch.float64)
+        uniform = (share / dim).log() - log_binomial(dim)[hidden.sum(1)]
+        return torch.logaddexp(self.policy.log_probability(hidden) + torch.log1p(-share), uniform)
 
     def weight_bound(self, dim: int) -> float:
         """The largest n times weight a mask can have, D / ε; infinite without uniform masks.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.masks.subsets import FixedRate
+from mpt_bayes.masks.subsets import size_at
 from mpt_bayes.numerics.random import Stream
 
 
@@ -110,8 +110,3 @@ class RateSchedule(SizeLaw):
         done = ((edges - self.start) / (self.end - self.start)).clamp(0, 1)
         time = done if self.shape == "linear" else (1 - 2 * done).acos() / math.pi
         return time.diff().abs()
-
-
-def size_at(rate: float, dim: int) -> int:
-    """round(rate · D), ties away from zero, at least 1: the rounding of `FixedRate`."""
-    return FixedRate(rate, 1).size(dim) if rate > 0 else 1

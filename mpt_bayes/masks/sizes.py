@@ -10,13 +10,13 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.masks.base import CUMULATIVE_SCORE, MaskBatch, MaskDesign
+from mpt_bayes.masks.base import CumulativeDesign, MaskBatch
 from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.numerics.random import Stream
 
 
 @dataclass(frozen=True)
-class UniformSize(MaskDesign):
+class UniformSize(CumulativeDesign):
     """`n_masks` independent masks: a size m uniform on 1..D, then a uniform mask of that size; weight D / n each.
 
     The plain estimator, and the form of the bound of masked diffusion models (LLaDA, Nie et al. 2025). Its variance
@@ -36,15 +36,11 @@ class UniformSize(MaskDesign):
         """One stream a mask."""
         draws = [stream.child(draw) for draw in range(self.n_masks)]
         sizes = torch.cat([draw.child("size").integers(dim, 1) + 1 for draw in draws])
-        return independent_masks(masks_of_sizes(sizes, dim, draws), dim)
-
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m)."""
-        return CUMULATIVE_SCORE
+        return MaskBatch.independent(masks_of_sizes(sizes, dim, draws), math.log(dim / self.n_masks))
 
 
 @dataclass(frozen=True)
-class RandomRate(MaskDesign):
+class RandomRate(CumulativeDesign):
     """`n_masks` independent masks by coin flips: a rate t uniform on (0, 1), then every coordinate hidden with
     probability t; a draw that hides nothing is drawn again. Weight D / n each.
 
@@ -65,11 +61,7 @@ class RandomRate(MaskDesign):
     def draw(self, dim: int, stream: Stream) -> MaskBatch:
         """One stream a mask."""
         rows = [self._one(dim, stream.child(draw)) for draw in range(self.n_masks)]
-        return independent_masks(torch.stack(rows), dim)
-
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m)."""
-        return CUMULATIVE_SCORE
+        return MaskBatch.independent(torch.stack(rows), math.log(dim / self.n_masks))
 
     @staticmethod
     def _one(dim: int, stream: Stream) -> Tensor:
@@ -83,7 +75,7 @@ class RandomRate(MaskDesign):
 
 
 @dataclass(frozen=True)
-class StratifiedSizes(MaskDesign):
+class StratifiedSizes(CumulativeDesign):
     """`n_masks` masks whose sizes lie on a lattice over 1..D with a random offset; the masks of a size are uniform.
 
     A lattice of k points has sizes 1 + (i D + r) div k, i = 0..k-1, with r uniform on 0..D-1: in integers, so that
@@ -133,10 +125,6 @@ class StratifiedSizes(MaskDesign):
             cluster=cluster,
         )
 
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m)."""
-        return CUMULATIVE_SCORE
-
 
 def lattice_sizes(dim: int, count: int, offset: int) -> Tensor:
     """(count,) sizes 1 + (i D + offset) div count: over the offsets 0..D-1 every size occurs exactly `count` times.
@@ -154,15 +142,4 @@ def masks_of_sizes(sizes: Tensor, dim: int, draws: list[Stream]) -> Tensor:
     """(P, D): a uniform mask of each size, each from its own stream."""
     return torch.cat(
         [uniform_masks(size.reshape(1), dim, draw.child("mask")) for size, draw in zip(sizes, draws, strict=True)]
-    )
-
-
-def independent_masks(hidden: Tensor, dim: int) -> MaskBatch:
-    """Independent masks of one law with sizes uniform on 1..D."""
-    count = len(hidden)
-    return MaskBatch.build(
-        hidden,
-        log_weight=torch.full((count,), math.log(dim / count), dtype=torch.float64),
-        stratum=torch.zeros(count, dtype=torch.int64),
-        cluster=torch.arange(count),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,12 +10,12 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.masks.base import CUMULATIVE_SCORE, MaskBatch, MaskDesign
+from mpt_bayes.masks.base import CumulativeDesign, MaskBatch, MaskDesign
 from mpt_bayes.numerics.random import Stream
 
 
 @dataclass(frozen=True)
-class PerSize(MaskDesign):
+class PerSize(CumulativeDesign):
     """`masks_per_size` independent uniform masks for each size m = 1..D, each of weight 1/`masks_per_size`.
 
     The estimate is Σ_m mean_k s(M_mk); its variance is Σ_m σ_m² / K. The form used by Moreno-Muñoz, Recasens and
@@ -42,10 +43,6 @@ class PerSize(MaskDesign):
             cluster=torch.arange(count),
         )
 
-    def estimand(self, dim: int) -> str:
-        """Σ_m S(m)."""
-        return CUMULATIVE_SCORE
-
 
 @dataclass(frozen=True)
 class FixedRate(MaskDesign):
@@ -72,21 +69,27 @@ class FixedRate(MaskDesign):
 
     def size(self, dim: int) -> int:
         """The number of hidden coordinates."""
-        return max(1, int(self.rate * dim + 0.5))
+        return size_at(self.rate, dim)
 
     def draw(self, dim: int, stream: Stream) -> MaskBatch:
         """`n_masks` masks, one stream each."""
         size = torch.tensor([self.size(dim)])
-        return MaskBatch.build(
-            torch.cat([uniform_masks(size, dim, stream.child(draw)) for draw in range(self.n_masks)]),
-            log_weight=torch.full((self.n_masks,), self.n_masks, dtype=torch.float64).log().neg(),
-            stratum=torch.zeros(self.n_masks, dtype=torch.int64),
-            cluster=torch.arange(self.n_masks),
-        )
+        masks = [uniform_masks(size, dim, stream.child(draw)) for draw in range(self.n_masks)]
+        return MaskBatch.independent(torch.cat(masks), -math.log(self.n_masks))
 
     def estimand(self, dim: int) -> str:
         """S(m) at this design's size."""
         return f"masked score at rate {self.rate:g}"
+
+
+def size_at(rate: float, dim: int) -> int:
+    """round(rate · D), ties away from zero, at least 1.
+
+    Example:
+        >>> size_at(0.25, 10), size_at(0.0, 10)
+        (3, 1)
+    """
+    return max(1, int(rate * dim + 0.5))
 
 
 def uniform_masks(sizes: Tensor, dim: int, stream: Stream) -> Tensor:

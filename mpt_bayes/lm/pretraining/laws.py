@@ -8,8 +8,7 @@ from torch import Tensor
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm.pretraining.config import MaskConfig
 from mpt_bayes.masks import FixedRate, RateSchedule, RateSet, SpanPolicy, UniformSize, WordPolicy
-from mpt_bayes.masks.size_laws import size_at
-from mpt_bayes.masks.subsets import uniform_masks
+from mpt_bayes.masks.subsets import size_at, uniform_masks
 from mpt_bayes.numerics.random import Stream
 
 N_RATES = {"uniform": 0, "fixed": 1, "rates": 2, "linear": 2, "cosine": 2, "spans": 1, "words": 1}

@@ -1,6 +1,9 @@
 """`mpt-bayes lm score` and `lm curve`, and the files they read: user reports 6, 12, 14, 19."""
 
 import json
+import multiprocessing
+import os
+import socket
 import sys
 from importlib import resources
 from types import SimpleNamespace
@@ -75,6 +78,31 @@ def test_row_14_resume_takes_up_a_store(folder, capsys, tmp_path):
     again = answered([*arguments, "--resume", str(store), "--batch-size", "3"], capsys)
     assert again["total"] == first["total"]
     assert store.stat().st_size == size
+
+
+def one_of_two(rank, port, folder, output):
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    texts = [word for sentence in support.SENTENCES for word in ("--text", sentence)]
+    os._exit(main(["lm", "score", "--model", folder, *texts, "--budget", "20", "--json", f"{output}-{rank}"]))
+
+
+def test_row_14_processes_of_torchrun_share_the_work_and_one_reports(folder, capsys, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fork = multiprocessing.get_context("fork")
+    pair = [fork.Process(target=one_of_two, args=(rank, port, folder, tmp_path / "out")) for rank in range(2)]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join(300)
+        assert process.exitcode == 0
+    assert not (tmp_path / "out-1").exists()
+    shared = json.loads((tmp_path / "out-0").read_text())
+    texts = [word for sentence in support.SENTENCES for word in ("--text", sentence)]
+    alone = answered(["lm", "score", "--model", folder, *texts, "--budget", "20"], capsys)
+    assert shared["total"]["value"] == pytest.approx(alone["total"]["value"], abs=1e-5)
 
 
 def test_prompts_and_columns(folder, capsys, tmp_path):

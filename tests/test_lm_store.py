@@ -172,6 +172,21 @@ def test_a_store_keeps_models_seeds_designs_and_measures_apart(tmp_path):
     assert spread.mean == mb.lm.order_spread(lm, text, n_orders=2)[0].mean
 
 
+def test_a_model_that_was_trained_on_is_another_model(tmp_path):
+    lm = support.tiny_lm()
+    first = lm.digest
+    assert lm.digest == first
+    before = mb.lm.score(lm, ["the cat"], store=tmp_path / "s").total.value
+    optimiser = torch.optim.SGD(lm.module.parameters(), lr=0.5)
+    ids = torch.tensor([[0, support.MASK, 10, 2]])
+    lm.module(input_ids=ids, labels=torch.tensor([[-100, 9, -100, -100]])).loss.backward()
+    optimiser.step()
+    assert lm.digest != first
+    after = mb.lm.score(lm, ["the cat"], store=tmp_path / "s").total.value
+    assert after != before
+    assert after == mb.lm.score(lm, ["the cat"]).total.value
+
+
 def test_files_of_another_kind_and_damage_are_named(tmp_path):
     (tmp_path / "text").write_text("not a store, but long enough to be looked at " * 50)
     with pytest.raises(DataError, match="cannot be used as a store"):

@@ -40,7 +40,7 @@ def curve(
     """Mean log-probability of a hidden token by mask rate, its area, and both again with random weights."""
     texts = choices.texts_from(text, input, column, prompt_column)
     chosen = choices.ModelChoice(model, device, dtype, compile, trust_remote_code)
-    with output.working("scoring", unit="tokens") as clock:
+    with choices.shared_work() as reports, output.working("scoring", unit="tokens") as clock:
         loaded = chosen.load()
         result = twin_curves(
             loaded,
@@ -55,6 +55,8 @@ def curve(
             batch=choices.batch_budget(loaded.device, batch_size),
             store=resume,
         )
+    if not reports:
+        return
     if plot is not None:
         from mpt_bayes.plots import plot_twin_curves
 

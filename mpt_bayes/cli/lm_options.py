@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
+import torch.distributed as dist
 import typer
 
 from mpt_bayes import lm
@@ -57,6 +61,8 @@ class ModelChoice:
     def load(self) -> lm.MaskedLM:
         """The model, checked."""
         device = checked_device(self.device)
+        if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         dtype: torch.dtype = getattr(torch, self.dtype)
         if self.name == "antibody":
             model = lm.antibody(device=device, dtype=dtype)
@@ -67,6 +73,23 @@ class ModelChoice:
     def to_dict(self, model: lm.MaskedLM) -> dict[str, Any]:
         """The `model` field of the JSON output."""
         return {"name": model.name, "sha256": model.digest, "device": str(model.device), "dtype": self.dtype}
+
+
+@contextmanager
+def shared_work() -> Iterator[bool]:
+    """Under torchrun or accelerate the processes share the work; True in the one that reports.
+
+    Only lists of finished numbers are exchanged, so the backend is gloo whatever the device.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1 or dist.is_initialized():
+        yield True
+        return
+    dist.init_process_group("gloo")
+    try:
+        yield dist.get_rank() == 0
+    finally:
+        dist.destroy_process_group()
 
 
 def checked_device(name: str) -> torch.device:

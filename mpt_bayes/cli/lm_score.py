@@ -45,7 +45,7 @@ def score(
     if measure != "score" and (budget is not None or target_se is not None):
         raise ArgumentError(f"--measure {measure} takes every token once: it has no --budget and no --target-se")
     chosen = choices.ModelChoice(model, device, dtype, compile, trust_remote_code)
-    with output.working("scoring", unit="tokens") as clock:
+    with choices.shared_work() as reports, output.working("scoring", unit="tokens") as clock:
         loaded = chosen.load()
         batch = choices.batch_budget(loaded.device, batch_size)
         if measure == "score":
@@ -74,6 +74,8 @@ def score(
                 batch=batch,
                 store=resume,
             )
+    if not reports:
+        return
     if parquet is not None:
         result.to_dataframe().to_parquet(parquet)
     fields = result.to_dict() | {"model": chosen.to_dict(loaded), "seconds": clock.seconds}

@@ -48,6 +48,7 @@ class MaskedLM:
     pad_token_id: int = 0
     position_offset: int | None = None
     base: nn.Module | None = field(default=None, repr=False)
+    _digest: tuple[tuple[tuple[int, int], ...], str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         devices = sorted({str(p.device) for p in self.module.parameters()})
@@ -77,9 +78,18 @@ class MaskedLM:
         """V, the number of logits at a position."""
         return int(self._probe_logits().shape[-1])
 
-    @cached_property
+    @property
     def digest(self) -> str:
-        """SHA-256 of every parameter and buffer and of how the model is fed: the model's name in the store."""
+        """SHA-256 of every parameter and buffer and of how the model is fed: the model's name in the store.
+
+        Taken anew whenever a parameter was written to, by training say.
+        """
+        state = tuple((value.data_ptr(), value._version) for value in self.module.state_dict().values())
+        if self._digest is None or self._digest[0] != state:
+            self._digest = (state, self._hashed())
+        return self._digest[1]
+
+    def _hashed(self) -> str:
         digest = hashlib.sha256()
         fed = (self.mask_token_id, self.shifted_logits, self.position_offset, type(self.module).__name__)
         config: Any = getattr(self.module, "config", None)

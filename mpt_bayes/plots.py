@@ -39,7 +39,7 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
         raise ArgumentError("pass the curve in total nats, not curve.per_datum: the figure divides it itself")
     from matplotlib.ticker import MaxNLocator
 
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     n, sizes = curve.total.n_data, curve.sizes
     scores, band = curve.scores / n, BAND * np.nan_to_num(curve.standard_errors) / n
     small = len(sizes) <= STEPS_UP_TO
@@ -55,7 +55,7 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
     ax.set_xlim(0.5, len(sizes) + 0.5)
     ax.set_xlabel("hidden coordinates m")
     ax.set_ylabel("score S(m), nats per datum" if n > 1 else "score S(m), nats")
-    return _tidy(ax)
+    return tidied(ax)
 
 
 def plot_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
@@ -65,7 +65,7 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 def plot_convergence(result: Convergence, *, ax: Axes | None = None) -> Axes:
     """The cumulative score per datum against the number of orders or masks, with 95% intervals."""
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     n = result.estimates[0].n_data
     known = [e for e in result.estimates if e.standard_error is not None]
     ends = np.array([np.subtract(e.interval(), e.value) for e in known]).reshape(-1, 2) / n
@@ -81,7 +81,7 @@ def plot_convergence(result: Convergence, *, ax: Axes | None = None) -> Axes:
     ax.minorticks_off()
     ax.set_xlabel(f"n in {result.estimates[-1].design.split('(')[0]}(n)")
     ax.set_ylabel("cumulative score, nats per datum" if n > 1 else "cumulative score, nats")
-    return _tidy(ax)
+    return tidied(ax)
 
 
 def plot_sweep(result: Sweep, *, mark: float = 0.15, ax: Axes | None = None) -> Axes:
@@ -92,7 +92,7 @@ def plot_sweep(result: Sweep, *, mark: float = 0.15, ax: Axes | None = None) -> 
         mark: the rate, of those swept, nearest to which the bias is marked.
         ax: where to draw; a new figure if not given.
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     n = result.n_data
     values, band = result.scaled / n, BAND * np.nan_to_num(result.scaled_standard_errors) / n
     ax.fill_between(result.rates, values - band, values + band, color=SCORE, alpha=0.3, linewidth=0)
@@ -117,12 +117,12 @@ def plot_sweep(result: Sweep, *, mark: float = 0.15, ax: Axes | None = None) -> 
     ax.legend(frameon=False)
     ax.set_xlabel("mask rate m / D")
     ax.set_ylabel("nats per datum" if n > 1 else "nats")
-    return _tidy(ax)
+    return tidied(ax)
 
 
 def plot_attribution(result: Attribution, *, names: list[str] | None = None, ax: Axes | None = None) -> Axes:
     """The mean share of each coordinate per datum, with 95% error bars."""
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     n, dim = result.shares.shape
     errors = BAND * np.nan_to_num(result.coordinate_standard_errors) / n
     ax.barh(np.arange(dim), result.per_coordinate / n, xerr=errors, color=SCORE, alpha=0.8, ecolor=INK)
@@ -131,7 +131,7 @@ def plot_attribution(result: Attribution, *, names: list[str] | None = None, ax:
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_xlabel("share of log p(x), nats per datum")
     ax.set_ylabel("coordinate")
-    _tidy(ax)
+    tidied(ax)
     ax.grid(visible=False, axis="y")
     return ax
 
@@ -141,7 +141,7 @@ def plot_twin_curves(result: TwinCurves, *, n_bins: int = 20, ax: Axes | None = 
 
     Averaged over sizes, the curve is the score per token; the gap between the two is what pre-training gained.
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     for scores, colour, name in ((result.model, SCORE, result.model.model), (result.twin, BIAS, "random weights")):
         frame = scores.rate_curve(n_bins)
         rates, values = frame.rate.to_numpy(), frame.score.to_numpy()
@@ -161,7 +161,7 @@ def plot_twin_curves(result: TwinCurves, *, n_bins: int = 20, ax: Axes | None = 
     ax.set_ylim(top=0)
     ax.set_xlabel("mask rate m / D")
     ax.set_ylabel("nats per hidden token")
-    return _tidy(ax)
+    return tidied(ax)
 
 
 def _name_area(ax: Axes, curve: ScoreCurve, log_marginal_likelihood: float | None) -> None:
@@ -186,7 +186,8 @@ def _name_area(ax: Axes, curve: ScoreCurve, log_marginal_likelihood: float | Non
         ax.text(0.05, 0.08, "\n".join(lines), transform=ax.transAxes, va="bottom", color=INK, bbox=_paper())
 
 
-def _axes(ax: Axes | None) -> Axes:
+def axes_or_new(ax: Axes | None) -> Axes:
+    """Where to draw: the axes given, or those of a new figure."""
     if ax is not None:
         return ax
     from matplotlib import pyplot as plt  # slow to load, so only when a figure is drawn
@@ -199,7 +200,8 @@ def _paper() -> dict[str, object]:
     return {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": "#d0d3da", "alpha": 0.92}
 
 
-def _tidy(ax: Axes) -> Axes:
+def tidied(ax: Axes) -> Axes:
+    """The house style: no frame, a light horizontal grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color="#e3e5ea", linewidth=0.7)
     ax.set_axisbelow(True)

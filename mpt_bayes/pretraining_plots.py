@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from mpt_bayes.plots import BAND, BIAS, EXACT, INK, SCORE, _axes, _tidy
+from mpt_bayes.plots import BAND, BIAS, EXACT, INK, SCORE, axes_or_new, tidied
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ def plot_curve_over_training(run: RunFolder, *, ax: Axes | None = None) -> Axes:
         run: a finished run of `mpt_bayes.lm.pretraining.pretrain`.
         ax: where to draw; a new figure if not given.
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     evaluations, result = run.rows("evaluation"), run.result()
     shown = np.unique(np.geomspace(1, len(evaluations), min(5, len(evaluations))).round().astype(int)) - 1
     for i in shown:
@@ -45,7 +45,7 @@ def plot_curve_over_training(run: RunFolder, *, ax: Axes | None = None) -> Axes:
     ax.legend(frameon=False)
     ax.set_xlabel("hidden tokens m")
     ax.set_ylabel("score S(m), nats per token")
-    return _tidy(ax)
+    return tidied(ax)
 
 
 def plot_training(
@@ -63,7 +63,7 @@ def plot_training(
         against: "flops" of training by the formula (the untrained model has none, and is left out), or "step".
         ax: where to draw; a new figure if not given.
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     styles = ["-", "--", ":"]
     for i, (name, run) in enumerate(runs.items()):
         rows = [row for row in run.rows("evaluation") if row[against] > 0]
@@ -83,12 +83,12 @@ def plot_training(
     ax.set_ylabel(
         "held-out area Σ S(m), nats per sequence" if quantity == "total" else "share of what context is worth"
     )
-    return _tidy(ax)
+    return tidied(ax)
 
 
 def plot_share_by_size(runs: Mapping[str, RunFolder], *, ax: Axes | None = None) -> Axes:
     """The share of what context is worth that each finished run captures at each mask size, with 95% bands."""
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     for (name, run), color in zip(runs.items(), COLORS * len(runs), strict=False):
         result = run.result()
         share, error = np.array(result["share_by_size"]), np.array(result["share_by_size_standard_errors"])
@@ -101,4 +101,4 @@ def plot_share_by_size(runs: Mapping[str, RunFolder], *, ax: Axes | None = None)
     ax.legend(frameon=False, fontsize=8)
     ax.set_xlabel("hidden tokens m")
     ax.set_ylabel("share of what context is worth")
-    return _tidy(ax)
+    return tidied(ax)

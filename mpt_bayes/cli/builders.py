@@ -83,6 +83,13 @@ def _described(data: Dataset) -> dict[str, Any]:
     }
 
 
+def _complete(data: Dataset, name: str) -> Tensor:
+    """The table, refused where entries are missing."""
+    if bool(data.x.isnan().any()):
+        raise DataError(f"{data.name} has missing entries and {name} has no fit for them: drop those rows, or use ppca")
+    return data.x
+
+
 def _regression(data: Dataset) -> tuple[Tensor, Tensor]:
     """Inputs (n, d) and targets (n,): a series by its own inputs; of a table the last column from those before it.
 
@@ -95,13 +102,12 @@ def _regression(data: Dataset) -> tuple[Tensor, Tensor]:
 
 
 def _gaussian(data: Dataset, options: ModelOptions) -> Fitted:
-    if bool(data.x.isnan().any()):
-        raise DataError(f"{data.name} has missing entries and gaussian has no fit for them: use ppca")
+    x = _complete(data, "gaussian")
     if options.ridge < 0:
         raise ArgumentError(f"--ridge is {options.ridge:g}: expected 0 or more")
-    covariance = torch.cov(data.x.T, correction=0).reshape(data.x.shape[1], -1)
-    model = Gaussian(data.x.mean(0), covariance + options.ridge * torch.eye(len(covariance), dtype=torch.float64))
-    return Fitted("gaussian", model, data.x, {"covariance": "maximum likelihood, divisor N", "ridge": options.ridge})
+    covariance = torch.cov(x.T, correction=0).reshape(x.shape[1], -1)
+    model = Gaussian(x.mean(0), covariance + options.ridge * torch.eye(len(covariance), dtype=torch.float64))
+    return Fitted("gaussian", model, x, {"covariance": "maximum likelihood, divisor N", "ridge": options.ridge})
 
 
 def _ppca(data: Dataset, options: ModelOptions) -> Fitted:
@@ -119,13 +125,6 @@ def _gaussian_process(data: Dataset, options: ModelOptions) -> Fitted:
     inputs, targets = _regression(data)
     model = GaussianProcess.from_kernel(options.kernel, inputs, targets).fit(missing=options.missing)
     return Fitted("gp", model, model.targets, {"kernel": options.kernel, **model.hyperparameters})
-
-
-def _complete(data: Dataset, name: str) -> Tensor:
-    """The table, refused where entries are missing."""
-    if bool(data.x.isnan().any()):
-        raise DataError(f"{data.name} has missing entries and {name} has no fit for them: drop those rows, or use ppca")
-    return data.x
 
 
 def _mixture_of(family: Family) -> Callable[[Dataset, ModelOptions], Fitted]:
@@ -152,7 +151,8 @@ def _hidden_markov(data: Dataset, options: ModelOptions) -> Fitted:
 
 
 def _local_level(data: Dataset, options: ModelOptions) -> Fitted:
-    y = _complete(data, "local-level").T if data.x.shape[1] == 1 else _complete(data, "local-level")
+    x = _complete(data, "local-level")
+    y = x.T if x.shape[1] == 1 else x
     if len(y) > 1:
         raise DataError(f"{data.name} has {len(y)} rows of {y.shape[1]} columns: local-level takes one series")
     return Fitted("local-level", fitted_local_level(y[0]), y, {"variances": "maximum likelihood"})

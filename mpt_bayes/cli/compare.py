@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from rich.console import RenderableType
 
 import mpt_bayes as mb
 from mpt_bayes.cli import builders, options, output
+from mpt_bayes.plots import plot_comparison
+from mpt_bayes.report import comparison_report
 
 
 def compare(
@@ -33,14 +34,6 @@ def compare(
         generator = torch.Generator().manual_seed(seed)
         result = mb.compare(fitted.model, fitted.x, design=design, generator=generator, missing=missing)
     fields = result.to_dict() | fitted.fields(table) | {"seconds": clock.seconds}
-    output.deliver("compare", fields, json, lambda: _report(result, fitted.title(table)))
+    output.deliver("compare", fields, json, lambda: comparison_report(result, title=fitted.title(table)))
     if plot is not None:
-        from mpt_bayes.plots import plot_comparison
-
         output.save_figure(plot_comparison(result), plot)
-
-
-def _report(result: mb.Comparison, title: str) -> RenderableType:
-    from mpt_bayes.report import comparison_report
-
-    return comparison_report(result, title=title)

@@ -16,6 +16,7 @@ import mpt_bayes as mb
 from mpt_bayes import datasets
 from mpt_bayes.cli import builders, demo_antibody, output
 from mpt_bayes.masks import MaskDesign, RandomOrders
+from mpt_bayes.plots import plot_comparison
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,6 @@ def demo(
 
 
 def _draw(result: mb.Comparison, case: Case, folder: Path) -> None:
-    from mpt_bayes.plots import plot_comparison
-
     axes = plot_comparison(result)
     axes.set_title(case.title, loc="left", fontsize=11)
     output.save_figure(axes, folder / f"{case.stem}.png")

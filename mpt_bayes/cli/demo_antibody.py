@@ -10,6 +10,7 @@ from mpt_bayes import lm
 from mpt_bayes.cli import output
 from mpt_bayes.cli.lm_options import ModelChoice
 from mpt_bayes.lm.twin import TwinCurves, twin_curves
+from mpt_bayes.plots import plot_twin_curves
 
 N_SEQUENCES = 14
 PASSES = 32
@@ -35,8 +36,6 @@ def antibody(folder: Path) -> Table:
 
 
 def _draw(result: TwinCurves, folder: Path) -> None:
-    from mpt_bayes.plots import plot_twin_curves
-
     axes = plot_twin_curves(result)
     axes.set_title(f"A protein BERT on {len(result.model)} antibody domains", loc="left", fontsize=11)
     output.save_figure(axes, folder / f"{STEM}.png")

@@ -12,6 +12,7 @@ from mpt_bayes import lm
 from mpt_bayes.cli import lm_options as choices
 from mpt_bayes.cli import options, output
 from mpt_bayes.lm.twin import TwinCurves, twin_curves
+from mpt_bayes.plots import plot_twin_curves
 
 Bins = Annotated[int, typer.Option(help="Bins of the mask rate.", min=1)]
 
@@ -58,8 +59,6 @@ def curve(
     if not reports:
         return
     if plot is not None:
-        from mpt_bayes.plots import plot_twin_curves
-
         output.save_figure(plot_twin_curves(result, n_bins=bins), plot)
     fields = result.to_dict(bins) | {"model": chosen.to_dict(loaded), "seconds": clock.seconds}
     output.deliver("lm curve", fields, json, lambda: _report(result, bins))

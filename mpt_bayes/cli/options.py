@@ -9,13 +9,12 @@ import typer
 
 from mpt_bayes import datasets
 from mpt_bayes.checks import Missing
+from mpt_bayes.cli.builders import MODELS
 from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.masks import Exhaustive, MaskDesign, PerSize, RandomOrders
 
-ModelName = Annotated[
-    str, typer.Argument(help="gaussian, ppca, factor-analysis, gp, mixture, hmm, local-level, …", metavar="MODEL")
-]
+ModelName = Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.", metavar="MODEL")]
 DataName = Annotated[
     str, typer.Option("--data", help="A name from `mpt-bayes data`, or a CSV, Parquet or NPY file.", metavar="DATA")
 ]

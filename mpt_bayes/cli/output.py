@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress, ProgressColumn, Task
 from rich.text import Text
 
+import mpt_bayes
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.progress import reported_to
 from mpt_bayes.results.estimate import SCHEMA_VERSION
@@ -31,7 +32,7 @@ STANDARD_OUTPUT = "-"
 class Clock:
     """Seconds of the work inside `working`."""
 
-    seconds: float = field(default=0.0)
+    seconds: float = 0.0
 
 
 @contextmanager
@@ -89,12 +90,12 @@ def document(command: str, **fields: Any) -> dict[str, Any]:
     """The JSON document of a command: its fields with the schema version and the versions of the software."""
     head = {"schema_version": SCHEMA_VERSION, "command": command}
     versions = {
-        "mpt_bayes": _own_version(),
+        "mpt_bayes": mpt_bayes.__version__,
         "python": platform.python_version(),
         "torch": version("torch"),
         "numpy": version("numpy"),
     }
-    return head | fields | head | {"versions": versions}
+    return head | fields | {"versions": versions}
 
 
 def write_json(content: dict[str, Any], target: str) -> None:
@@ -105,9 +106,3 @@ def write_json(content: dict[str, Any], target: str) -> None:
     else:
         Path(target).write_text(text + "\n", encoding="utf-8")
         print(f"written: {target}", file=sys.stderr)
-
-
-def _own_version() -> str:
-    import mpt_bayes
-
-    return mpt_bayes.__version__

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import RenderableType
 
 import mpt_bayes as mb
 from mpt_bayes.cli import builders, options, output
+from mpt_bayes.plots import plot_sweep
+from mpt_bayes.report import sweep_report
 
 Rates = Annotated[str, typer.Option(help="first:last:step, or rates joined by commas.", metavar="RATES")]
 Masks = Annotated[int, typer.Option(help="Masks a rate.")]
@@ -40,14 +41,6 @@ def sweep(
         n_masks = None if exhaustive else masks
         result = mb.sweep(fitted.model, fitted.x, chosen, n_masks=n_masks, generator=generator, missing=missing)
     fields = result.to_dict() | fitted.fields(table) | {"seconds": clock.seconds}
-    output.deliver("sweep", fields, json, lambda: _report(result, fitted.title(table)))
+    output.deliver("sweep", fields, json, lambda: sweep_report(result, title=fitted.title(table)))
     if plot is not None:
-        from mpt_bayes.plots import plot_sweep
-
         output.save_figure(plot_sweep(result), plot)
-
-
-def _report(result: mb.Sweep, title: str) -> RenderableType:
-    from mpt_bayes.report import sweep_report
-
-    return sweep_report(result, title=title)

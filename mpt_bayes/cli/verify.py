@@ -6,10 +6,10 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import RenderableType
 
 import mpt_bayes as mb
 from mpt_bayes.cli import builders, options, output
+from mpt_bayes.report import verification_report
 
 CHECK_FAILED = 1
 
@@ -43,12 +43,6 @@ def verify(
             missing=missing,
         )
     fields = result.to_dict() | fitted.fields(table) | {"seconds": clock.seconds}
-    output.deliver("verify", fields, json, lambda: _report(result, fitted.title(table)))
+    output.deliver("verify", fields, json, lambda: verification_report(result, title=fitted.title(table)))
     if not result.passed:
         raise typer.Exit(CHECK_FAILED)
-
-
-def _report(result: mb.Verification, title: str) -> RenderableType:
-    from mpt_bayes.report import verification_report
-
-    return verification_report(result, title=title)

@@ -24,8 +24,8 @@ PILOT_SHARE = 5
 SMALLEST_PILOT = 24
 MOST_EVALUATIONS = 1_000_000
 """Where only a standard error or a time is asked for."""
-MARGIN = 1.05
-"""A round meant to reach a standard error takes this many times the masks predicted."""
+MARGIN = 1.5
+"""A round meant to reach a standard error aims below it by this many standard deviations of its estimate."""
 LARGEST_GROWTH = 4
 
 
@@ -72,6 +72,7 @@ class AdaptiveScore:
         self._known: Scored | None = None
         self._exact = torch.zeros(1, dim, dtype=torch.float64)
         self._rounds: list[Round] = []
+        self._counts_pilot = True
         self._asked: tuple[Tensor, SizeBins | None, Tensor, Tensor] | None = None
         self._begun = time.perf_counter()
 
@@ -124,38 +125,18 @@ class AdaptiveScore:
         """The curve and its variances as they stand."""
         if self._known is None:
             raise ArgumentError("nothing was scored yet: ask and tell first")
-        return pooled(self._exact, self._rounds, self.n_evaluations * len(self._exact))
-
-    def predicted_variance(self, n_evaluations: int) -> float:
-        """Of the total, if the work went on to that many evaluations, from the residuals so far."""
-        if not self._rounds:
-            return 0.0
-        sampled = sum(len(part) for part in self._rounds)
-        more = max(0, n_evaluations - self.n_evaluations)
-        so_far = sampled**2 * float(self.tally().partial_variances[-1])
-        ahead = more * float(self._sampled(self.scale()).sum()) ** 2
-        return (so_far + ahead) / (sampled + more) ** 2
-
-    def evaluations_for(self, standard_error: float) -> int:
-        """The number of evaluations predicted to reach a standard error; never less than now."""
-        if not self._rounds:
-            return self.n_evaluations
-        sampled = sum(len(part) for part in self._rounds)
-        target = standard_error**2
-        so_far = sampled**2 * float(self.tally().partial_variances[-1])
-        each = float(self._sampled(self.scale()).sum()) ** 2
-        # target·n² - each·n + (each·sampled - so_far) = 0 for n = sampled + more
-        root = each**2 - 4 * target * (each * sampled - so_far)
-        needed = (each + math.sqrt(max(root, 0.0))) / (2 * target)
-        enough = so_far <= target * sampled**2
-        return self.n_evaluations + (0 if enough else max(1, math.ceil(needed - sampled)))
+        return pooled(self._exact, self._counted, self.n_evaluations * len(self._exact))
 
     @property
     def _width(self) -> int:
         return self._highest - self._lowest + 1
 
+    @property
+    def _counted(self) -> list[Round]:
+        return self._rounds if self._counts_pilot or len(self._rounds) < 2 else self._rounds[1:]
+
     def _default_pilot(self) -> int:
-        return max(2 * SMALLEST_PILOT, min(self.dim, 200))
+        return max(3 * SMALLEST_PILOT, min(self.dim, 200))
 
     def scale(self) -> Tensor:
         """(D,) smoothed standard deviation, at each size, of what control variates leave of s(M); 0 if none is left."""
@@ -171,8 +152,32 @@ class AdaptiveScore:
         scale = self.scale() if self._rounds else prior_scale(self.dim)
         return neyman((bins.law(self.dim) @ scale.square()).sqrt(), count), bins
 
-    def _sampled(self, by_size: Tensor) -> Tensor:
-        return by_size[self._lowest - 1 : self._highest]
+    def _towards(self, standard_error: float, left: int) -> int:
+        """Masks of the next round on the way to a standard error, no more than `left`; 0 where it is reached.
+
+        The pilot only says how many masks the next round takes, and is left out of the mean: weighted by its share of
+        the total it would count for less whenever its spread, and with it that total, came out large, and where spread
+        and mean go together (scores are skewed) that is a bias. It is kept where the limit decides, not the pilot.
+
+        A round aims below the target by a margin, so that stopping is seldom a matter of a standard error that came out
+        small by chance, which would not cover. With f degrees of freedom its relative deviation is 1 / sqrt(2 f).
+        """
+        tally = self.tally()
+        variance, quartic = float(tally.partial_variances[-1]), float(tally.partial_quartics[-1])
+        each = float(self.scale()[self._lowest - 1 : self._highest].sum()) ** 2
+        target = standard_error**2
+        margin = (1 + MARGIN * math.sqrt(quartic / 2) / variance) ** 2 if variance > 0 else 1.0
+        if len(self._rounds) == 1:
+            needed = max(math.ceil(margin * each / target), SMALLEST_PILOT)
+            self._counts_pilot = needed >= left
+            return min(needed, left, LARGEST_GROWTH * self.n_evaluations)
+        if variance <= target:
+            return 0
+        sampled = sum(len(part) for part in self._counted)
+        # target·n² - each·n + sampled·each - sampled²·variance = 0 for n masks counted in all
+        root = each**2 - 4 * target * sampled * (each - sampled * variance)
+        needed = math.ceil(margin * (each + math.sqrt(max(root, 0.0))) / (2 * target))
+        return min(max(needed - sampled, sampled // 4), left, LARGEST_GROWTH * self.n_evaluations)
 
     def _next_count(self) -> int:
         """Masks to sample in the next round; 0 to stop."""
@@ -189,9 +194,7 @@ class AdaptiveScore:
             return pilot
         count = left
         if self.budget.target_standard_error is not None:
-            missing = self.evaluations_for(self.budget.target_standard_error) - self.n_evaluations
-            grown = max(math.ceil(missing * MARGIN), self.n_evaluations // 8) if missing else 0
-            count = min(count, grown, LARGEST_GROWTH * self.n_evaluations)
+            count = self._towards(self.budget.target_standard_error, left)
         if self.budget.time_limit is not None:
             spent = time.perf_counter() - self._begun
             affordable = int((self.budget.time_limit - spent) / (spent / self.n_evaluations))

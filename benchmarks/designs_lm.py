@@ -4,9 +4,9 @@
     python benchmarks/designs_lm.py compare --pool pool.npz      # many runs on masks taken from the pool
     python benchmarks/designs_lm.py fresh --runs 5               # runs on new masks, 500 forward passes each
 
-The model is the antibody BERT of the package antiberty, the text one variable domain of 120 amino acids. `compare` runs the
-estimators' own code with every mask replaced by one of the pool that has the same size (no mask twice in a run): masks of a
-size are exchangeable, so this is the law of the estimator up to the pool's own sampling error.
+The model is the antibody BERT of the package antiberty, the text one variable domain of 120 amino acids. `compare` runs
+the estimators' own code with every mask replaced by one of the pool that has the same size (no mask twice in a run):
+masks of a size are exchangeable, so this is the law of the estimator up to the pool's own sampling error.
 """
 
 from __future__ import annotations

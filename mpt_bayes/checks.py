@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,12 +15,27 @@ Missing = Literal["error", "marginalise"]
 """What a NaN entry means: a fault in the data, or a value to integrate out exactly."""
 
 
+def checked_tensor(x: Any, name: str = "x") -> Tensor:
+    """A tensor of real numbers, or an error that says how to make one.
+
+    Raises:
+        DataError: an array, a list, a data frame or anything else that is no tensor; complex numbers.
+    """
+    if not isinstance(x, Tensor):
+        raise DataError(f"{name} is a {type(x).__name__}: pass a tensor, torch.as_tensor(numpy.asarray({name}))")
+    if x.is_complex():
+        raise DataError(f"{name} is {str(x.dtype).removeprefix('torch.')}: expected real numbers")
+    return x
+
+
 def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The data as an (N, D) tensor of the model's dtype, or an error that names what is wrong.
 
     Raises:
-        DataError: wrong shape, an empty table, a device other than the model's, NaN or infinite entries (row named).
+        DataError: no tensor, complex numbers, wrong shape, an empty table, a device other than the model's, NaN or
+            infinite entries (row named).
     """
+    checked_tensor(x)
     if x.ndim != 2:
         raise DataError(f"x has shape {tuple(x.shape)}: expected (N, {dim}); for one datum pass x.reshape(1, -1)")
     if x.shape[1] != dim:
@@ -41,6 +57,16 @@ def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.devic
             raise DataError(f"x has a non-integer entry in row {row}: this model takes integer categories")
         return x.to(dtype)
     return x.to(dtype)
+
+
+def checked_table(x: Tensor) -> Tensor:
+    """(N, D) data to fit a model to, in float64.
+
+    Raises:
+        DataError: as `checked_data`; D is whatever x has.
+    """
+    checked_tensor(x)
+    return checked_data(x, x.shape[-1] if x.ndim else 0, dtype=torch.float64, device=x.device)
 
 
 def check_infinite(x: Tensor) -> None:
@@ -73,7 +99,7 @@ def _check_present(x: Tensor) -> None:
     if bool(missing.any()):
         raise DataError(
             f"x has a missing entry (NaN) in row {int(missing.nonzero()[0])} ({int(missing.sum())} rows in all): "
-            "pass missing='marginalise' to integrate missing entries out, or drop those rows"
+            "pass missing='marginalise' (command line: --missing marginalise) to integrate them out, or drop those rows"
         )
 
 
@@ -113,6 +139,10 @@ def checked_orders(orders: Tensor, dim: int, device: torch.device) -> Tensor:
 
 def checked_count(value: int, name: str, minimum: int = 1) -> int:
     """An integer of at least `minimum`, or an error that names the argument."""
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name} is {value!r}: expected an integer") from None
     if value < minimum:
         raise ArgumentError(f"{name} is {value}: expected at least {minimum}")
     return value

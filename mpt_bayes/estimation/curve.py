@@ -206,6 +206,8 @@ def part_tallies(
     per_row: bool = True,
 ) -> Iterator[tuple[ObservedPart, Tally]]:
     """The design on each part of the data; a score that is not finite is named by its row in the whole data."""
+    if not isinstance(design, MaskDesign | Budget):
+        raise ArgumentError(f"design is {design!r}: expected a design of mpt_bayes.masks, e.g. RandomOrders(64)")
     for part in observed_parts(model, x, missing):
         if isinstance(design, Budget) and len(part.x) < len(x) and design.n_evaluations is None:
             raise ArgumentError("rows that miss different entries share no standard error: pass n_evaluations")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, check_infinite, checked_missing, observed_patterns
-from mpt_bayes.errors import DataError
+from mpt_bayes.checks import Missing, check_infinite, checked_missing, checked_tensor, observed_patterns
+from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models.base import ConditionalModel, JointModel, restrict
 
 
@@ -33,9 +33,16 @@ def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iter
 
     Raises:
         DataError: `missing="marginalise"` with a model that has no joint distribution, or nothing observed at all.
-        ArgumentError: another value of `missing`.
+        ArgumentError: another value of `missing`, or a model that is none of this library's kind.
     """
     checked_missing(missing)
+    checked_tensor(x)
+    if not isinstance(model, ConditionalModel):
+        found = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise ArgumentError(
+            f"model is {found}: expected an instance of a model of mpt_bayes.models or of your own "
+            "ConditionalModel or JointModel; a GPyTorch model becomes one by GaussianProcess(model)"
+        )
     present = ~x.isnan() if x.is_floating_point() and x.ndim == 2 else torch.ones_like(x, dtype=torch.bool)
     if missing == "error" or bool(present.all()) or x.shape[1] != model.dim:
         everything = torch.arange(model.dim, device=x.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -51,6 +51,8 @@ def sweep(
         >>> result.sizes.tolist(), bool((abs(result.bias) < 1e-12).all())
         ([1, 2, 4], True)
     """
+    if not isinstance(rates, Iterable):
+        raise ArgumentError(f"rates is {rates}: expected a list, [{rates}]; masked_score takes one rate")
     if len(rates) == 0:
         raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
     designs = [FixedRate(rate, 1 if n_masks is None else n_masks) for rate in rates]

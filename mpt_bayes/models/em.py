@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, check_infinite, checked_count, checked_data, checked_missing
+from mpt_bayes.checks import Missing, check_infinite, checked_count, checked_data, checked_missing, checked_tensor
 from mpt_bayes.errors import ArgumentError, DataError, MptBayesWarning
 from mpt_bayes.models.low_rank import LowRankParameters
 from mpt_bayes.numerics.log_space import LOG_2PI
@@ -50,6 +50,7 @@ def checked_training_data(x: Tensor, dtype: torch.dtype, missing: Missing) -> tu
         DataError: fewer than two rows, infinite entries, NaN under missing="error", a column with nothing observed.
     """
     checked_missing(missing)
+    checked_tensor(x)
     if missing == "error" or x.ndim != 2 or not x.is_floating_point():
         x = checked_data(x, x.shape[-1], dtype=dtype, device=x.device)
     check_infinite(x)

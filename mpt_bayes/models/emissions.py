@@ -14,6 +14,9 @@ from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms, TableTerms
 from mpt_bayes.numerics.log_space import LOG_2PI
 
+MOST_CATEGORIES = 2**16
+"""A fit refuses codes from here on: they are labels, and a table of all of them would not fit into memory."""
+
 
 class Emission(ABC):
     """log p(x_j | state k): K states, D coordinates, independent given the state."""
@@ -112,10 +115,17 @@ class NormalEmission(FittedEmission):
     @classmethod
     def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
         """Weighted means and standard deviations; each variance at least 1e-6 of the column's (as EM can collapse)."""
+        overall = x.var(0, correction=0)
+        constant = overall <= len(x) * torch.finfo(x.dtype).eps ** 2 * x.square().mean(0)
+        if bool(constant.any()):
+            raise DataError(
+                f"columns {constant.nonzero()[:, 0].tolist()} of x are constant: the likelihood of normal components "
+                "is unbounded there; drop them"
+            )
         weight = responsibility / responsibility.sum(0)
         mean = weight.T @ x
         variance = torch.stack([w @ (x - m).square() for w, m in zip(weight.T, mean, strict=True)])
-        return cls(mean, variance.clamp_min(1e-6 * x.var(0, correction=0).clamp_min(1e-300)).sqrt())
+        return cls(mean, variance.clamp_min(1e-6 * overall).sqrt())
 
 
 @final
@@ -236,6 +246,11 @@ class CategoricalEmission(FittedEmission):
     @classmethod
     def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
         """Weighted proportions over the categories seen anywhere in x."""
+        _refuse(
+            (x < 0) | (x >= MOST_CATEGORIES) | (x != x.round()),
+            "a value that is not a category",
+            "code the categories as consecutive integers from 0",
+        )
         one_hot = torch.nn.functional.one_hot(x.long()).to(responsibility)
         counts = torch.einsum("nk,nda->kda", responsibility, one_hot)
         return cls.from_probabilities(counts / counts.sum(2, keepdim=True))
@@ -282,6 +297,7 @@ class PoissonEmission(FittedEmission):
     @classmethod
     def fitted(cls, x: Tensor, responsibility: Tensor) -> Self:
         """Weighted means."""
+        _refuse((x < 0) | (x != x.round()), "a value that is not a count", "pass non-negative integers")
         return cls(responsibility.T @ x / responsibility.sum(0)[:, None])
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets
+from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets, checked_tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.cholesky import cholesky
@@ -40,6 +40,8 @@ class Gaussian(JointModel):
     """
 
     def __init__(self, mean: Tensor, covariance: Tensor, *, dtype: torch.dtype = torch.float64) -> None:
+        checked_tensor(mean, "mean")
+        checked_tensor(covariance, "covariance")
         if mean.ndim != 1 or covariance.shape != (len(mean), len(mean)):
             raise ModelError(
                 f"mean has shape {tuple(mean.shape)} and covariance {tuple(covariance.shape)}: expected (D,) and (D, D)"
@@ -114,6 +116,9 @@ class Gaussian(JointModel):
     def restrict(self, keep: Tensor) -> Self:
         """The marginal Gaussian of coordinates `keep`."""
         return type(self)(self.mean[keep], self.covariance[keep][:, keep], dtype=self.mean.dtype)
+
+    def __repr__(self) -> str:
+        return f"Gaussian(D={self.dim})"
 
     def _split(self, x: Tensor, visible: Tensor) -> VisibleFirst:
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)

@@ -49,8 +49,9 @@ class GaussianProcess(JointModel):
     def __init__(self, model: ExactGP, likelihood: Likelihood | None = None, *, jitter: float = 0.0) -> None:
         if not jitter >= 0:
             raise ArgumentError(f"jitter is {jitter}: expected 0 or a small positive number")
-        _check_exact(model, model.likelihood if likelihood is None else likelihood)
-        self._prior = _NoisyPrior(model, model.likelihood if likelihood is None else likelihood)
+        likelihood = getattr(model, "likelihood", None) if likelihood is None else likelihood
+        _check_exact(model, likelihood)
+        self._prior = _NoisyPrior(model, likelihood)
         self.jitter = jitter
         self._keep = torch.arange(len(model.train_inputs[0]), device=model.train_inputs[0].device)
         with torch.no_grad():

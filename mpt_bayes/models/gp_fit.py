@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from scipy.signal import lombscargle
 from torch import Tensor, nn
 
-from mpt_bayes.checks import Missing, check_infinite, checked_data, checked_missing, observed_patterns
+from mpt_bayes.checks import Missing, check_infinite, checked_data, checked_missing, checked_tensor, observed_patterns
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.numerics.cholesky import cholesky
 from mpt_bayes.numerics.log_space import LOG_2PI
@@ -51,6 +51,8 @@ class NamedGP(gpytorch.models.ExactGP):  # type: ignore[misc]  # gpytorch has no
 
 def exact_gp(kernel: str, inputs: Tensor, targets: Tensor) -> NamedGP:
     """An ExactGP with a kernel by name; the scales of inputs and targets set where its hyper-parameters start."""
+    checked_tensor(inputs, "inputs")
+    checked_tensor(targets, "targets")
     inputs, targets = inputs.to(torch.float64), targets.to(torch.float64)
     inputs = inputs[:, None] if inputs.ndim == 1 else inputs
     targets = targets[0] if targets.ndim == 2 and len(targets) == 1 else targets

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count, checked_data
+from mpt_bayes.checks import checked_count, checked_table
+from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models.emissions import FittedEmission
 from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.mixture import EMISSIONS, Family, checked_family
@@ -36,7 +37,8 @@ def fit_hidden_markov(
         generator: of the starts.
 
     Raises:
-        ArgumentError: an unknown family.
+        ArgumentError: an unknown family, or more states than values.
+        DataError: as `Mixture.fit`, or sequences of length 1.
 
     Example:
         >>> x = torch.tensor([[0.0, 0.1, -0.1, 5.0, 5.1, 4.9, 0.0, 0.1]])
@@ -45,7 +47,11 @@ def fit_hidden_markov(
     """
     checked_family(family)
     checked_count(n_states, "n_states")
-    x = checked_data(x, x.shape[-1], dtype=torch.float64, device=x.device)
+    x = checked_table(x)
+    if x.shape[1] == 1:
+        raise DataError("the sequences of x have length 1, so there is no transition to fit: a series is one row, x.T")
+    if n_states > x.numel():
+        raise ArgumentError(f"n_states is {n_states} but x has {x.numel()} values: ask for fewer")
     stream = Stream(seed_from(generator)).child("baum-welch")
     starts = [
         _baum_welch(x, EMISSIONS[family], n_states, stream.child(s), n_iterations, tolerance) for s in range(n_starts)

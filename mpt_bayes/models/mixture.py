@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import checked_count, checked_table
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.emissions import (
     BernoulliEmission,
@@ -133,6 +133,8 @@ class Mixture(LatentBank):
 
         Raises:
             ArgumentError: an unknown family, or more components than rows.
+            DataError: no (N, D) tensor, missing or infinite entries, values outside the family's support, a constant
+                column (where the likelihood of normal components is unbounded).
 
         Example:
             >>> x = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
@@ -141,9 +143,9 @@ class Mixture(LatentBank):
             2.0
         """
         checked_family(family)
+        x = checked_table(x)
         if checked_count(n_components, "n_components") > len(x):
             raise ArgumentError(f"n_components is {n_components} but there are {len(x)} rows: ask for fewer")
-        x = x.to(torch.float64)
         stream = Stream(seed_from(generator)).child("em")
         starts = [
             _em(x, EMISSIONS[family], n_components, stream.child(s), n_iterations, tolerance) for s in range(n_starts)

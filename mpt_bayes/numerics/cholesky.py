@@ -30,7 +30,8 @@ def cholesky(matrices: Tensor, what: str, *, upper: bool = False) -> Tensor:
         smallest = float(torch.linalg.eigvalsh(failed)[0])
         raise NotPositiveDefiniteError(
             f"{what} is not positive definite in {str(matrices.dtype).removeprefix('torch.')} "
-            f"(smallest eigenvalue {smallest:.3g}): use float64, more noise variance, or remove repeated coordinates",
+            f"(smallest eigenvalue {smallest:.3g}): add noise variance, remove coordinates that are constant or repeat "
+            "each other" + ("" if matrices.dtype == torch.float64 else ", or use float64"),
             smallest,
         )
     return factors

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mpt_bayes.errors import ArgumentError
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -60,9 +62,17 @@ def seed_from(generator: torch.Generator | None) -> int:
 
     A fresh generator stands for its own seed, so `torch.Generator().manual_seed(result.seed)` replays a result. A
     generator that has been used gives a new seed at every call. `None` stands for seed 0: deterministic, never global.
+
+    Raises:
+        ArgumentError: a number or anything else that is no generator.
     """
     if generator is None:
         return 0
+    if not isinstance(generator, torch.Generator):
+        raise ArgumentError(
+            f"generator is a {type(generator).__name__}: expected torch.Generator().manual_seed(seed), "
+            "or None for seed 0"
+        )
     seed = generator.initial_seed()
     fresh = torch.Generator(generator.device).manual_seed(seed)
     is_fresh = torch.equal(generator.get_state(), fresh.get_state())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.results.estimate import PER_DATUM, SCHEMA_VERSION, Estimate
 
@@ -92,7 +93,7 @@ class ScoreCurve:
 
     def _at(self, size: int, columns: tuple[NDArray[np.float64], ...], estimand: str) -> Estimate:
         """The entry of this size in columns of values, standard errors and degrees of freedom."""
-        if not 1 <= size <= len(self.scores):
+        if checked_count(size, "size") > len(self.scores):
             raise ArgumentError(f"size is {size}: expected 1..{len(self.scores)}")
         value, error, free = (float(column[size - 1]) for column in columns)
         return replace(

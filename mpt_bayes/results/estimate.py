@@ -110,6 +110,8 @@ class Estimate:
             EstimandError: different estimands.
             DataError: different data.
         """
+        if not isinstance(other, Estimate):
+            return NotImplemented
         if self.estimand != other.estimand:
             raise EstimandError(
                 f"cannot combine '{self.estimand}' with '{other.estimand}': they are different quantities"

@@ -1,0 +1,88 @@
+"""What a newcomer passes by mistake: arrays for tensors, a number for a generator, a class for a model."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mpt_bayes as mb
+from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.models import PPCA, Gaussian, GaussianProcess, Mixture, fit_hidden_markov
+
+MODEL = Gaussian(torch.zeros(3), torch.eye(3) + 0.5)
+X = torch.tensor(np.random.default_rng(0).normal(size=(12, 3)))
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.Tensor.tolist, lambda x: pd.DataFrame(x.numpy())])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: mb.compare(MODEL, x),
+        lambda x: mb.log_marginal_likelihood(MODEL, x),
+        lambda x: mb.attribution(MODEL, x),
+        lambda x: mb.sweep(MODEL, x, [0.5]),
+        lambda x: mb.verify(MODEL, x),
+        lambda x: PPCA(latent_dim=1).fit(x),
+        lambda x: Mixture.fit(x, "gaussian", 2),
+        lambda x: fit_hidden_markov(x, "gaussian", 2),
+    ],
+)
+def test_data_that_are_no_tensor_are_named(call, make):
+    with pytest.raises(DataError, match=r"x is a \w+: pass a tensor"):
+        call(make(X))
+
+
+def test_complex_data_do_not_lose_their_imaginary_part():
+    for call in (lambda x: mb.compare(MODEL, x), PPCA(latent_dim=1).fit):
+        with pytest.raises(DataError, match="complex128: expected real"):
+            call(X + 1j)
+
+
+def test_arguments_of_another_kind_are_named():
+    for arguments, words in [
+        ({"generator": 0}, "generator is a int: expected torch.Generator"),
+        ({"design": 64}, "design is 64: expected a design"),
+    ]:
+        with pytest.raises(ArgumentError, match=words):
+            mb.compare(MODEL, X, **arguments)
+    for model, words in [(Gaussian, "the class Gaussian"), (None, "a NoneType"), (torch.nn.Linear(3, 3), "a Linear")]:
+        with pytest.raises(ArgumentError, match=f"model is {words}"):
+            mb.compare(model, X)
+    with pytest.raises(ArgumentError, match=r"n_orders is 2.5: expected an integer"):
+        mb.masks.RandomOrders(2.5)
+    with pytest.raises(ArgumentError, match=r"rates is 0.15: expected a list"):
+        mb.sweep(MODEL, X, 0.15)
+    with pytest.raises(ArgumentError, match=r"size is 1.5"):
+        mb.score_curve(MODEL, X).score(1.5)
+    with pytest.raises(DataError, match="mean is a list"):
+        Gaussian([0.0], [[1.0]])
+    with pytest.raises(DataError, match="inputs is a ndarray"):
+        GaussianProcess.from_kernel("rbf", np.arange(3.0), X[:, 0])
+
+
+def test_an_estimate_minus_something_else_is_a_type_error():
+    estimate = mb.cumulative_score(MODEL, X)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        estimate - mb.log_marginal_likelihood(MODEL, X).numpy().tolist()
+
+
+def test_values_outside_the_support_of_a_family_are_refused_by_its_fit():
+    for family, words in [("categorical", "not a category"), ("poisson", "not a count"), ("bernoulli", "0 and 1")]:
+        for fit in (Mixture.fit, fit_hidden_markov):
+            with pytest.raises(DataError, match=words):
+                fit(X.round() - 5, family, 2)
+    with pytest.raises(DataError, match="not a category"):
+        Mixture.fit(torch.tensor([[0.0, 1.0], [1e9, 0.0]]), "categorical", 2)
+
+
+def test_normal_components_refuse_a_constant_column():
+    constant = torch.cat([X, torch.full((12, 1), 0.1, dtype=torch.float64)], 1)
+    with pytest.raises(DataError, match=r"columns \[3\] of x are constant"):
+        Mixture.fit(constant, "gaussian", 2)
+
+
+def test_a_chain_needs_a_transition_and_enough_values():
+    with pytest.raises(DataError, match="length 1"):
+        fit_hidden_markov(X[:, :1], "gaussian", 2)
+    with pytest.raises(ArgumentError, match="n_states is 7 but x has 6 values"):
+        fit_hidden_markov(X[:2], "gaussian", 7)

@@ -1,10 +1,11 @@
 """Masked pre-training and the log marginal likelihood, computed on both sides."""
 
-from mpt_bayes import datasets, dropout, errors, lm, masks, models, representation
+from mpt_bayes import datasets, dropout, errors, lm, masks, models, objectives, representation, training
 from mpt_bayes.estimation import (
     attribution,
     chain_rule,
     compare,
+    compare_models,
     convergence,
     cumulative_score,
     log_marginal_likelihood,
@@ -22,6 +23,7 @@ from mpt_bayes.results import (
     Comparison,
     Convergence,
     Estimate,
+    ModelComparison,
     ScoreCurve,
     Sweep,
     Verification,
@@ -36,12 +38,14 @@ __all__ = [
     "Comparison",
     "Convergence",
     "Estimate",
+    "ModelComparison",
     "ScoreCurve",
     "Sweep",
     "Verification",
     "attribution",
     "chain_rule",
     "compare",
+    "compare_models",
     "convergence",
     "cumulative_score",
     "datasets",
@@ -52,10 +56,12 @@ __all__ = [
     "masked_score",
     "masks",
     "models",
+    "objectives",
     "plan",
     "representation",
     "score_curve",
     "score_difference",
     "sweep",
+    "training",
     "verify",
 ]

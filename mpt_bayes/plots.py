@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from mpt_bayes.lm.twin import TwinCurves
-    from mpt_bayes.results import Attribution, Comparison, Convergence, ScoreCurve, Sweep
+    from mpt_bayes.results import Attribution, Comparison, Convergence, ModelComparison, ScoreCurve, Sweep
 
 INK, SCORE, EXACT, BIAS = "#2b2d33", "#2a6f97", "#d1495b", "#e09f3e"
 BAND = 1.96
@@ -161,6 +161,22 @@ def plot_twin_curves(result: TwinCurves, *, n_bins: int = 20, ax: Axes | None = 
     ax.set_ylim(top=0)
     ax.set_xlabel("mask rate m / D")
     ax.set_ylabel("nats per hidden token")
+    return tidied(ax)
+
+
+def plot_models(result: ModelComparison, *, ax: Axes | None = None) -> Axes:
+    """The score curve of every model per datum, with 95% bands; the legend names each area, Σ_m S(m)."""
+    ax = axes_or_new(ax)
+    for name, total in result.curves.items():
+        curve = total.per_datum
+        (line,) = ax.plot(curve.rates, curve.scores, label=f"{name}: {curve.total.value:,.2f} nats")
+        spread = BAND * np.nan_to_num(curve.standard_errors)
+        ax.fill_between(
+            curve.rates, curve.scores - spread, curve.scores + spread, color=line.get_color(), alpha=0.2, linewidth=0
+        )
+    ax.set_xlabel("mask rate m / D")
+    ax.set_ylabel("S(m), nats per datum")
+    ax.legend(frameon=False, title="cumulative score per datum")
     return tidied(ax)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mpt_bayes.cli import compare, data, demo, lm, sweep, verify
+from mpt_bayes.cli import compare, data, demo, lm, models, sweep, verify
 
 app = typer.Typer(
     help="Masked-prediction scores beside the log marginal likelihood.",
@@ -17,6 +17,7 @@ app = typer.Typer(
 app.command("compare")(compare.compare)
 app.command("data")(data.data)
 app.command("demo")(demo.demo)
+app.command("models")(models.models)
 app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
 app.add_typer(lm.app, name="lm")

@@ -7,6 +7,7 @@ from mpt_bayes.estimation.chain import chain_rule
 from mpt_bayes.estimation.compare import compare, log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score, masked_score, score_curve
 from mpt_bayes.estimation.difference import score_difference
+from mpt_bayes.estimation.model_choice import compare_models
 from mpt_bayes.estimation.planner import Plan, plan
 from mpt_bayes.estimation.sweep import convergence, sweep
 from mpt_bayes.estimation.verify import verify
@@ -18,6 +19,7 @@ __all__ = [
     "attribution",
     "chain_rule",
     "compare",
+    "compare_models",
     "convergence",
     "cumulative_score",
     "log_marginal_likelihood",

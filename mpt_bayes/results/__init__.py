@@ -6,6 +6,7 @@ from mpt_bayes.results.comparison import Comparison
 from mpt_bayes.results.convergence import Convergence
 from mpt_bayes.results.curve import ScoreCurve
 from mpt_bayes.results.estimate import Estimate
+from mpt_bayes.results.model_comparison import ModelComparison
 from mpt_bayes.results.sweep import Sweep
 from mpt_bayes.results.verification import Check, Verification
 
@@ -16,6 +17,7 @@ __all__ = [
     "Comparison",
     "Convergence",
     "Estimate",
+    "ModelComparison",
     "ScoreCurve",
     "Sweep",
     "Verification",

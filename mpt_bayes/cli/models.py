@@ -1,0 +1,104 @@
+"""`mpt-bayes models`: several models on one data set, by every criterion."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+import mpt_bayes as mb
+from mpt_bayes.cli import builders, options, output
+from mpt_bayes.datasets import Dataset
+from mpt_bayes.errors import ArgumentError, DataError
+
+ModelNames = Annotated[
+    list[str],
+    typer.Argument(help="Two or more; NAME:K sets latent dimensions, gp:KERNEL a kernel.", metavar="MODEL..."),
+]
+Fractions = Annotated[str, typer.Option(help="Visible shares of conditional marginal likelihoods.", metavar="LIST")]
+Rates = Annotated[str, typer.Option(help="Mask rates, joined by commas.", metavar="LIST")]
+
+
+def models(
+    names: ModelNames,
+    data: options.DataName,
+    rates: Rates = "0.15,0.5",
+    fractions: Fractions = "0.5,0.8",
+    orders: options.Orders = None,
+    masks_per_size: options.MasksPerSize = None,
+    exhaustive: options.ExhaustiveFlag = False,
+    latent_dim: options.LatentDim = 2,
+    kernel: options.Kernel = "rbf",
+    ridge: options.Ridge = 0.0,
+    standardise: options.Standardise = False,
+    test: Annotated[str | None, typer.Option(help="Held-out data, scored by each model.", metavar="DATA")] = None,
+    seed: options.Seed = 0,
+    json: options.JsonTo = None,
+    plot: options.PlotTo = None,
+) -> None:
+    """Evidence, leave-one-out, rates and conditional marginal likelihood side by side, and where they disagree."""
+    design = options.design_from(orders, masks_per_size, exhaustive)
+    table = options.data_from(data, standardise)
+    held_out = None if test is None else _held_out(test, standardise)
+    with output.working("comparing models") as clock:
+        fitted = {name: _fitted(name, table, builders.ModelOptions(latent_dim, kernel, ridge)) for name in names}
+        x = next(iter(fitted.values())).x
+        for name, entry in fitted.items():
+            if entry.x.shape != x.shape:
+                raise DataError(f"{name} scores data of shape {tuple(entry.x.shape)}, the others {tuple(x.shape)}")
+        result = mb.compare_models(
+            {name: entry.model for name, entry in fitted.items()},
+            x,
+            rates=options.rates_from(rates),
+            fractions=options.rates_from(fractions),
+            test=held_out,
+            design=design,
+            generator=torch.Generator().manual_seed(seed),
+        )
+    described = next(iter(fitted.values())).fields(table)["data"]
+    parameters = {name: entry.parameters for name, entry in fitted.items()}
+    extra = {"data": described, "parameters": parameters, "design": repr(design), "seconds": clock.seconds}
+    output.deliver("models", result.to_dict() | extra, json, lambda: _report(result, table.name))
+    if plot is not None:
+        from mpt_bayes.plots import plot_models
+
+        output.save_figure(plot_models(result), plot)
+
+
+def _held_out(name: str, standardise: bool) -> torch.Tensor:
+    if standardise:
+        raise ArgumentError("--standardise would scale --test by itself: standardise both beforehand")
+    return options.data_from(name, False).x
+
+
+def _fitted(name: str, data: Dataset, settings: builders.ModelOptions) -> builders.Fitted:
+    """`ppca:5` is ppca with five latent dimensions, `gp:matern52` a process with that kernel."""
+    kind, _, detail = name.partition(":")
+    if not detail:
+        return builders.fit(kind, data, settings)
+    if kind == "gp":
+        return builders.fit(kind, data, builders.ModelOptions(kernel=detail))
+    if not detail.isdigit():
+        raise ArgumentError(f"{name}: expected {kind}:K with a whole number K")
+    return builders.fit(kind, data, builders.ModelOptions(latent_dim=int(detail), ridge=settings.ridge))
+
+
+def _report(result: mb.ModelComparison, data: str) -> RenderableType:
+    table = Table(title=f"Models on {data}: nats, total over rows (rank)")
+    table.add_column("criterion")
+    ranks = result.ranks()
+    for name in result.criteria:
+        table.add_column(name, justify="right")
+    for column, by_model in ranks.items():
+        cells = []
+        for name, rank in by_model.items():
+            criterion = result.criteria[name][column]
+            error = f" ± {criterion.standard_error:.2g}" if criterion.standard_error else ""
+            cells.append(f"{criterion.value:,.2f}{error} ({rank})")
+        table.add_row(column, *cells)
+    reference = next(iter(ranks))
+    lines = [f"{column} prefers {name}" for column, name in result.disagreements().items()]
+    return Group(table, f"Against {reference}: {'; '.join(lines) or 'every criterion has the same best model'}.")

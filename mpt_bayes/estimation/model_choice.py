@@ -1,0 +1,108 @@
+"""Choosing among models: evidence, leave-one-out and everything between them, from common masks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.estimation.compare import log_marginal_likelihood
+from mpt_bayes.estimation.curve import score_curve
+from mpt_bayes.estimation.missing import data_digest
+from mpt_bayes.estimation.scores import mask_scores
+from mpt_bayes.masks import MaskDesign
+from mpt_bayes.models.base import ConditionalModel, JointModel
+from mpt_bayes.numerics.random import seed_from
+from mpt_bayes.results import ScoreCurve
+from mpt_bayes.results.model_comparison import LOG_MARGINAL_LIKELIHOOD, Criterion, ModelComparison
+
+
+def compare_models(
+    models: Mapping[str, ConditionalModel],
+    x: Tensor,
+    *,
+    rates: Sequence[float] = (0.15, 0.5),
+    fractions: Sequence[float] = (0.5, 0.8),
+    test: Tensor | None = None,
+    design: MaskDesign | None = None,
+    generator: torch.Generator | None = None,
+) -> ModelComparison:
+    """One row a model, all on the same data with the same masks; the criteria are sections of one score curve.
+
+    - log marginal likelihood log p(x), exact, for joint models;
+    - leave-one-out Σ_j log p(x_j | all others), exact (D masks);
+    - masked score S(m) at each of `rates`, m = round(rate · D);
+    - conditional marginal likelihood given each of `fractions` of the coordinates, averaged over which (Lotfi et al.
+      2022, over all orders): log p(x) - V(fraction · D);
+    - cumulative score Σ_m S(m);
+    - held-out log-likelihood log p(test), where `test` is given.
+
+    Args:
+        models: by name, all of one dimension.
+        x: (N, D).
+        test: (N', D) new rows.
+        design, generator: of the masks, as in `score_curve`.
+
+    Raises:
+        ArgumentError: no models, different dimensions, a fraction outside [0, 1), some models with an exact log
+            marginal likelihood and some without.
+
+    Example:
+        >>> import torch, mpt_bayes as mb
+        >>> models = {"free": mb.models.Gaussian(torch.zeros(4), torch.eye(4)),
+        ...           "tied": mb.models.Gaussian(torch.zeros(4), 0.1 * torch.eye(4) + 0.9)}
+        >>> table = mb.compare_models(models, torch.ones(2, 4), fractions=[0.5])
+        >>> table.ranks()["log marginal likelihood"], table.disagreements()
+        ({'free': 2, 'tied': 1}, {})
+    """
+    if not models:
+        raise ArgumentError("models is empty: give at least one, by name")
+    dims = {name: model.dim for name, model in models.items()}
+    if len(set(dims.values())) != 1:
+        raise ArgumentError(f"the models have different numbers of coordinates ({dims}): they do not share data")
+    joint = [isinstance(model, JointModel) for model in models.values()]
+    if any(joint) and not all(joint):
+        raise ArgumentError("some models have a log marginal likelihood and some have none: compare them apart")
+    for fraction in fractions:
+        if not 0 <= fraction < 1:
+            raise ArgumentError(f"fractions has {fraction}: expected numbers in [0, 1), the visible share")
+    seed = seed_from(generator)
+    criteria, curves = {}, {}
+    for name, model in models.items():
+        curve = score_curve(model, x, design=design, generator=torch.Generator().manual_seed(seed), per_row=False)
+        criteria[name] = _criteria(model, x, curve, rates, fractions, test)
+        curves[name] = curve
+    return ModelComparison(criteria, curves, data_digest(x), None if test is None else data_digest(test), seed)
+
+
+def _criteria(
+    model: ConditionalModel,
+    x: Tensor,
+    curve: ScoreCurve,
+    rates: Sequence[float],
+    fractions: Sequence[float],
+    test: Tensor | None,
+) -> dict[str, Criterion]:
+    dim = model.dim
+    found: dict[str, Criterion] = {}
+    if isinstance(model, JointModel):
+        found[LOG_MARGINAL_LIKELIHOOD] = Criterion(float(log_marginal_likelihood(model, x).sum()), 0.0)
+    single = torch.eye(dim, dtype=torch.bool, device=x.device)
+    loo = sum(float(mask_scores(model, x, part).sum()) for part in single.split(64))
+    found["leave-one-out"] = Criterion(loo, 0.0)
+    for rate in rates:
+        size = max(1, min(dim, int(rate * dim + 0.5)))
+        error = float(curve.standard_errors[size - 1])
+        found[f"score at rate {rate:g}"] = Criterion(
+            float(curve.scores[size - 1]), None if math.isnan(error) else error
+        )
+    for fraction in fractions:
+        hidden = curve.partial(max(1, dim - int(fraction * dim + 0.5)))
+        found[f"conditional given {fraction:g}"] = Criterion(hidden.value, hidden.standard_error)
+    found["cumulative score"] = Criterion(curve.total.value, curve.total.standard_error)
+    if test is not None and isinstance(model, JointModel):
+        found["held-out"] = Criterion(float(log_marginal_likelihood(model, test).sum()), 0.0)
+    return found

@@ -1,0 +1,151 @@
+"""What to maximise: the exact log marginal likelihood, or masked prediction that estimates it, with or without bias."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from mpt_bayes import masks
+from mpt_bayes.checks import checked_count
+from mpt_bayes.errors import ArgumentError
+from mpt_bayes.masks.subsets import uniform_masks
+from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, JointModel
+from mpt_bayes.numerics.random import Stream
+
+
+class Objective(ABC):
+    """A number to maximise, with gradients to the model's parameters. Total nats over the rows given."""
+
+    @abstractmethod
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+        """One draw of the objective: a scalar, differentiable; a function of the stream alone."""
+
+    @property
+    @abstractmethod
+    def estimand(self) -> str:
+        """What the draws average to; a bias is named."""
+
+
+@final
+@dataclass(frozen=True)
+class ExactLML(Objective):
+    """log p(x) itself, where the model has it.
+
+    Example:
+        >>> from mpt_bayes import models
+        >>> model = models.PPCA(torch.ones(3, 1), 0.5)
+        >>> float(ExactLML().value(model, torch.zeros(1, 3), Stream(0)))
+        -2.6900...
+    """
+
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+        """Σ_n log p(x_n)."""
+        if not isinstance(model, JointModel):
+            raise ArgumentError(f"{type(model).__name__} has no log marginal likelihood: use CumulativeScore")
+        return model.log_marginal_likelihood(x).sum()
+
+    @property
+    def estimand(self) -> str:
+        """Exact."""
+        return "log marginal likelihood"
+
+
+@final
+@dataclass(frozen=True)
+class CumulativeScore(Objective):
+    """Σ_m S(m) from `n_orders` random orders, each of which holds a mask of every size: unbiased for log p(x).
+
+    Moreno-Muñoz, Recasens and Hauberg (2023), with nested masks.
+
+    Example:
+        >>> from mpt_bayes import models
+        >>> model = models.PPCA(torch.zeros(3, 1), 0.5)  # independent coordinates: every order gives log p(x)
+        >>> draws = [o.value(model, torch.zeros(1, 3), Stream(0)) for o in (CumulativeScore(), ExactLML())]
+        >>> bool((draws[0] - draws[1]).abs() < 1e-12)
+        True
+    """
+
+    n_orders: int = 1
+
+    def __post_init__(self) -> None:
+        checked_count(self.n_orders, "n_orders")
+
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+        """The mean over orders of Σ_m s(M_m), by the model's own fast path if it has one."""
+        batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, stream)
+        orders = batch.orders.to(x.device)
+        if isinstance(model, HasOrderTotals):
+            return model.order_totals(x, orders, per_row=False).curves.sum() / self.n_orders
+        if isinstance(model, HasOrderCurve):
+            return model.order_curve(x, orders).sum() / self.n_orders
+        return _weighted(model, x, batch.masks().hidden.to(x.device), 1 / self.n_orders)
+
+    @property
+    def estimand(self) -> str:
+        """Unbiased."""
+        return masks.CUMULATIVE_SCORE
+
+
+@final
+@dataclass(frozen=True)
+class RandomRate(Objective):
+    """D · s(M), with the size of M uniform on 1..D and M uniform of that size: unbiased for log p(x) and its gradient.
+
+    The cheapest unbiased draw: one mask for the whole batch of rows. `n_masks` masks are averaged.
+
+    Example:
+        >>> RandomRate().estimand
+        'cumulative score'
+    """
+
+    n_masks: int = 1
+
+    def __post_init__(self) -> None:
+        checked_count(self.n_masks, "n_masks")
+
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+        """(D / n) Σ s(M)."""
+        hidden = masks.UniformSize(self.n_masks).draw(model.dim, stream).hidden.to(x.device)
+        return _weighted(model, x, hidden, model.dim / self.n_masks)
+
+    @property
+    def estimand(self) -> str:
+        """Unbiased."""
+        return masks.CUMULATIVE_SCORE
+
+
+@final
+@dataclass(frozen=True)
+class FixedRate(Objective):
+    """D · s(M) at one mask rate, what masked pre-training at that rate maximises: BIASED for log p(x).
+
+    Example:
+        >>> FixedRate(0.2).estimand
+        'D times the masked score at rate 0.2 (biased for the log marginal likelihood)'
+    """
+
+    rate: float
+    n_masks: int = 1
+
+    def __post_init__(self) -> None:
+        masks.FixedRate(self.rate, self.n_masks)  # its own checks of both
+
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+        """(D / n) Σ s(M), every M of size round(rate · D)."""
+        size = masks.FixedRate(self.rate, self.n_masks).size(model.dim)
+        hidden = uniform_masks(torch.full((self.n_masks,), size), model.dim, stream).to(x.device)
+        return _weighted(model, x, hidden, model.dim / self.n_masks)
+
+    @property
+    def estimand(self) -> str:
+        """Says that it is biased."""
+        return f"D times the masked score at rate {self.rate:g} (biased for the log marginal likelihood)"
+
+
+def _weighted(model: ConditionalModel, x: Tensor, hidden: Tensor, weight: float) -> Tensor:
+    scores = model.masked_log_prob(x, hidden).sum(2) / hidden.sum(1)
+    return weight * scores.sum()

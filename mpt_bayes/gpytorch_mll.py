@@ -85,7 +85,7 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
         """Added losses and log priors, as the other objectives of GPyTorch count them."""
         added = sum((term.loss().sum() for term in self.model.added_loss_terms()), 0.0)
         priors = sum(
-            (prior.log_prob(closure(module)).sum() for _, module, prior, closure, _ in self.named_priors()), 0.0
+            (prior.log_prob(closure(module)).sum() for _, module, prior, closure, _ in self.model.named_priors()), 0.0
         )
         total: Tensor | float = added + priors
         return total

@@ -57,7 +57,7 @@ def reversed_factor(covariance: Tensor, orders: Tensor, what: str, *, check: boo
 
 def whitened(factor: Tensor, rows: Tensor, orders: Tensor) -> Tensor:
     """(n, D, r) α of each of the r rows (r, D), in reversed order: F⁻¹ applied to the rows as they are revealed."""
-    alpha: Tensor = torch.linalg.solve_triangular(factor, rows.T[orders.flip(1)], upper=True)
+    alpha: Tensor = torch.linalg.solve_triangular(factor, rows.T.contiguous()[orders.flip(1)], upper=True)
     return alpha
 
 
@@ -112,8 +112,11 @@ def moment_quadratics(block: Tails, factor: Tensor, alpha: Tensor, carry: Tensor
     moments = alpha[:, :hi] @ alpha[:, lo:hi].mT
     half = torch.ones(hi - lo, hi - lo, dtype=moments.dtype, device=moments.device).triu()
     half.diagonal().mul_(0.5)
-    moments = torch.cat([moments[:, :lo], moments[:, lo:] * half], 1)
-    residual = _running(2 * block.factor * (factor[:, :hi, :hi] @ moments), carry)
+    moments[:, lo:] *= half
+    product = factor[:, lo:hi, lo:hi] @ moments[:, lo:]  # the rows below have no earlier columns
+    if lo:
+        product = torch.cat([factor[:, :lo, :hi] @ moments, product], 1)
+    residual = _running(2 * block.factor * product, carry)
     return residual / block.variance, residual[..., -1]
 
 
@@ -139,17 +142,17 @@ def row_form(factor: Tensor, blocks: list[Tails], alpha: Tensor) -> Tensor:
     return form + form.T
 
 
-def compressed_rows(x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor | None]:
+def compressed_rows(x: Tensor, mean: Tensor, *, with_basis: bool) -> tuple[Tensor, Tensor | None]:
     """At most D + 1 rows (r, D) with the same second moments about the mean as the N of x, and the (N, r) basis.
 
     x - mean = basis @ rows, from a QR factorisation, which keeps the precision that forming (x - mean)ᵀ(x - mean)
-    would square away. None stands for the identity. The basis does not depend on the mean's gradient.
+    would square away. None stands for the identity; it is empty where not asked for, and has no gradient to the mean.
     """
     if len(x) <= x.shape[1] + 1:
         return x - mean, None
     centre = mean.detach()
     if not mean.requires_grad:
-        basis, rows = torch.linalg.qr(x - centre)
+        basis, rows = torch.linalg.qr(x - centre, mode="reduced" if with_basis or x.requires_grad else "r")
         return rows, basis
     basis, rows = torch.linalg.qr(torch.cat([x - centre, x.new_ones(len(x), 1)], 1))
     return rows[:, :-1] - rows[:, -1:] * (mean - centre), basis
@@ -187,7 +190,7 @@ def gaussian_totals(
         return each.sum(0), each.sum(2).mean(1) if per_row else None
     problem = _Standardised.of(covariance)
     parts = orders.split(orders_per_chunk(len(covariance), covariance.device))
-    rows, basis = compressed_rows(x, mean)
+    rows, basis = compressed_rows(x, mean, with_basis=per_row)
     rows = rows / problem.scale
     curves, normalisers, forms = [], [], []
     for i, part in enumerate(parts):

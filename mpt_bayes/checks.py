@@ -51,11 +51,8 @@ def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.devic
     if x.is_floating_point():
         check_infinite(x)
         _check_present(x)
-    if not dtype.is_floating_point and x.is_floating_point():
-        if bool((x != x.round()).any()):
-            row = int((x != x.round()).any(1).nonzero()[0])
-            raise DataError(f"x has a non-integer entry in row {row}: this model takes integer categories")
-        return x.to(dtype)
+        if not dtype.is_floating_point:
+            _check_whole(x)
     return x.to(dtype)
 
 
@@ -101,6 +98,13 @@ def _check_present(x: Tensor) -> None:
             f"x has a missing entry (NaN) in row {int(missing.nonzero()[0])} ({int(missing.sum())} rows in all): "
             "pass missing='marginalise' (command line: --missing marginalise) to integrate them out, or drop those rows"
         )
+
+
+def _check_whole(x: Tensor) -> None:
+    fractional = (x != x.round()).any(1)
+    if bool(fractional.any()):
+        row = int(fractional.nonzero()[0])
+        raise DataError(f"x has a non-integer entry in row {row}: this model takes integer categories")
 
 
 def checked_subsets(subsets: Tensor, dim: int, name: str, device: torch.device) -> Tensor:

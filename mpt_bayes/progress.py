@@ -37,12 +37,10 @@ def spans_of(total: int, length: int) -> Iterator[slice]:
         >>> list(spans_of(5, 2))
         [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    listener = _listener.get()
     for start in range(0, total, length):
         stop = min(start + length, total)
         yield slice(start, stop)
-        if listener is not None:
-            listener(stop, total)
+        report(stop, total)
 
 
 def report(done: int, total: int) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from mpt_bayes.errors import DataError, NotFiniteError
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.base import MaskBatch, OrderBatch
-from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals
+from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, OrderTotals
 from mpt_bayes.progress import spans_of
 
 MEMORY_BUDGET = 2**29
@@ -55,22 +55,24 @@ def tally_orders(model: HasOrderCurve | HasOrderTotals, x: Tensor, batch: OrderB
     n, dim = batch.orders.shape
     totals = torch.empty(n, dim, dtype=torch.float64)
     rows = torch.full((len(x),), 0.0 if per_row else torch.nan, dtype=torch.float64, device=x.device)
-    by_totals = isinstance(model, HasOrderTotals)
-    for part in spans_of(n, chunk_length(0 if by_totals else len(x), dim)):
+    rows_at_once = 0 if isinstance(model, HasOrderTotals) else len(x)
+    for part in spans_of(n, chunk_length(rows_at_once, dim)):
         orders = batch.orders[part].to(x.device)
-        if isinstance(model, HasOrderTotals):
-            result = model.order_totals(x, orders, per_row=per_row)
-            totals[part] = result.curves.to(torch.float64).cpu()
-            values = result.per_row
-        else:
-            curves = check_finite(model.order_curve(x, orders)).to(torch.float64)
-            totals[part] = curves.sum(0).cpu()
-            values = curves.sum(2).mean(1)
-        if per_row and values is not None:
-            rows += check_finite(values).to(torch.float64) * (len(orders) / n)
+        result = _order_totals(model, x, orders, per_row=per_row)
+        totals[part] = result.curves.to(torch.float64).cpu()
+        if per_row and result.per_row is not None:
+            rows += check_finite(result.per_row).to(torch.float64) * (len(orders) / n)
     if not bool(totals.isfinite().all()):
         raise DataError("a score is not finite: pass per_row=True to find the row, and check it and the model")
     return Tally.sampled(batch.sampling, totals.reshape(-1), rows.cpu(), dim)
+
+
+def _order_totals(model: HasOrderCurve | HasOrderTotals, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+    """The model's own sums over rows, or those of its curve of every row."""
+    if isinstance(model, HasOrderTotals):
+        return model.order_totals(x, orders, per_row=per_row)
+    curves = check_finite(model.order_curve(x, orders)).to(torch.float64)
+    return OrderTotals(curves.sum(0), curves.sum(2).mean(1))
 
 
 def chunk_length(n_rows: int, dim: int) -> int:

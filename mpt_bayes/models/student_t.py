@@ -7,13 +7,13 @@ from typing import Self, final
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.gaussian import Gaussian
-from mpt_bayes.numerics.nested import Tails, row_curves
+from mpt_bayes.numerics.log_space import LOG_2PI
+from mpt_bayes.numerics.nested import Tails, row_curves, sum_after
 from mpt_bayes.numerics.visible import VisibleFirst, visible_first
 
 
@@ -122,13 +122,12 @@ class StudentT(JointModel):
 
     def _data_term(self, quadratic: Tensor, alpha: Tensor, block: Tails) -> Tensor:
         """What a Student-t adds to -½ log(2π variance), summed over hidden coordinates."""
-        size = torch.arange(block.lo + 1, block.hi + 1, dtype=alpha.dtype, device=alpha.device)
-        n_visible = self.dim - size
-        seen = pad(alpha.square().flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))  # Σ over steps revealed before
+        n_visible = self.dim - block.sizes
+        seen = sum_after(alpha.square())  # in reversed order: over the steps revealed before
         mass = self.degrees_of_freedom + seen[..., block.lo : block.hi]  # (n, r, width)
         tail = (quadratic / mass[..., None, :]).log1p().sum(-2)
-        constant = self._constant(n_visible, 1) + 0.5 * math.log(2 * math.pi)
-        return size * (constant - 0.5 * mass.log()) - 0.5 * (self.degrees_of_freedom + n_visible + 1) * tail
+        constant = self._constant(n_visible, 1) + 0.5 * LOG_2PI
+        return block.sizes * (constant - 0.5 * mass.log()) - 0.5 * (self.degrees_of_freedom + n_visible + 1) * tail
 
     def _constant(self, n_visible: Tensor, n_hidden: Tensor | float) -> Tensor:
         """log Γ((ν + r + h) / 2) - log Γ((ν + r) / 2) - h / 2 · log π, for r visible and h hidden coordinates."""

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mpt_bayes.numerics.cholesky import check_condition, cholesky
 from mpt_bayes.numerics.log_space import LOG_2PI
 
 WIDTH = 128
 """Columns of a block: wide enough for matrix products, narrow enough to skip most of the empty triangle."""
+FEW_ROWS = 8
+"""Up to here residuals row by row cost less than the matrix products of the second moments."""
 _CACHE_ELEMENTS = {"cpu": 2**18}
 _MEMORY_ELEMENTS = 2**26
 
@@ -38,6 +41,11 @@ class Tails:
     hi: int
     factor: Tensor
     variance: Tensor
+
+    @property
+    def sizes(self) -> Tensor:
+        """(width,) the mask size of each column."""
+        return torch.arange(self.lo + 1, self.hi + 1, dtype=self.factor.dtype, device=self.factor.device)
 
 
 def reversed_factor(covariance: Tensor, orders: Tensor, what: str, *, check: bool) -> Tensor:
@@ -78,6 +86,11 @@ def _running(increments: Tensor, carry: Tensor) -> Tensor:
     """Running sums along the last axis, going on from `carry` (the rows that earlier blocks had)."""
     increments[..., : carry.shape[-1], 0] += carry
     return increments.cumsum(-1)
+
+
+def sum_after(values: Tensor) -> Tensor:
+    """Sums over the later entries of the last axis, each entry itself left out."""
+    return pad(values.flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))
 
 
 def sum_logs(values: Tensor) -> Tensor:
@@ -129,8 +142,7 @@ def row_form(factor: Tensor, blocks: list[Tails], alpha: Tensor) -> Tensor:
     dim = factor.shape[-1]
     weighted = torch.zeros_like(factor)
     for b in blocks:
-        sizes = torch.arange(b.lo + 1, b.hi + 1, dtype=factor.dtype, device=factor.device)
-        weighted[:, : b.hi, b.lo : b.hi] = 1 / (b.variance * sizes)
+        weighted[:, : b.hi, b.lo : b.hi] = 1 / (b.variance * b.sizes)
     weighted = weighted.flip(-1).cumsum(-1).flip(-1) * factor
     products = []
     for lo in range(0, dim, WIDTH):
@@ -207,10 +219,6 @@ def gaussian_totals(
     return torch.cat(curves), -(0.5 * quadratic / len(orders) + torch.cat(normalisers).sum(1).mean())
 
 
-FEW_ROWS = 8
-"""Up to here residuals row by row cost less than the matrix products of the second moments."""
-
-
 @dataclass(frozen=True)
 class _Standardised:
     """A covariance as scales and correlations: conditional variances then lie between 1 / condition number and 1."""
@@ -236,16 +244,13 @@ class _Standardised:
             for i, group in enumerate(groups):
                 quadratic, carries[i] = row_quadratics(block, group, carries[i])
                 terms.append(data_term(quadratic, group, block))
-            columns.append(torch.cat(terms, 1) / self.sizes(block) - self.normaliser(block, orders)[:, None])
+            columns.append(torch.cat(terms, 1) / block.sizes - self.normaliser(block, orders)[:, None])
         return torch.cat(columns, -1).transpose(0, 1)
-
-    def sizes(self, block: Tails) -> Tensor:
-        return torch.arange(block.lo + 1, block.hi + 1, dtype=self.scale.dtype, device=self.scale.device)
 
     def normaliser(self, block: Tails, orders: Tensor) -> Tensor:
         """(n, width) mean over the hidden coordinates of ½ log(2π variance), in the units of the data."""
         log_scale = self.scale.log()[orders.flip(1)].cumsum(1)[:, block.lo : block.hi]
-        return (0.5 * sum_logs(block.variance) + log_scale) / self.sizes(block) + 0.5 * LOG_2PI
+        return (0.5 * sum_logs(block.variance) + log_scale) / block.sizes + 0.5 * LOG_2PI
 
 
 @dataclass(frozen=True)
@@ -270,7 +275,7 @@ class _Moments:
         for block in self.blocks:
             quadratic, carry = moment_quadratics(block, self.factor, self.alpha, carry)
             normalisers.append(self.problem.normaliser(block, self.orders))
-            columns.append(-0.5 * quadratic.sum(-2) / self.problem.sizes(block) - n_rows * normalisers[-1])
+            columns.append(-0.5 * quadratic.sum(-2) / block.sizes - n_rows * normalisers[-1])
         return torch.cat(columns, -1), torch.cat(normalisers, -1)
 
     def form(self) -> Tensor:

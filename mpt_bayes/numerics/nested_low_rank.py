@@ -18,11 +18,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from mpt_bayes.numerics.cholesky import refuse_condition
 from mpt_bayes.numerics.log_space import LOG_2PI
-from mpt_bayes.numerics.nested import sum_logs
+from mpt_bayes.numerics.nested import sum_after, sum_logs
 
 _ELEMENTS = 2**20
 """Numbers in one working array: blocks of columns and groups of orders are cut to this."""
@@ -87,7 +86,7 @@ class _Chain:
         """(r, n, D)."""
         columns = []
         pulls = self.residual[:, :, None] * self.loading[:, None].mT  # (n, r, K, D)
-        gaps = self.latent.T[:, :, None] - _sum_after(pulls)
+        gaps = self.latent.T[:, :, None] - sum_after(pulls)
         for lo, hi, spread, variance in self._blocks(self.residual.shape[1]):
             posterior = gaps[..., lo:hi].permute(0, 3, 1, 2) @ self.roots[:, lo:hi]  # (n, width, r, K)
             residual = self.residual[:, None, :, :hi] + posterior @ spread  # (n, width, r, hi)
@@ -107,12 +106,12 @@ class _Chain:
             steps = self.loading[:, lo:hi].mT  # (n, K, width)
             shared = self.residual[:, :, :hi].mT @ self.residual[:, :, lo:hi]  # (n, hi, width) of E
             products = steps[:, :, None] * shared[:, None]  # (n, K, hi, width)
-            crossed = cross[:, :, :hi, None] - _sum_after(products)
+            crossed = cross[:, :, :hi, None] - sum_after(products)
             cross = cross[:, :, :hi] - products.sum(-1)
             own = crossed[:, :, lo:hi].diagonal(dim1=2, dim2=3)  # (n, K, width)
             change = steps[:, :, None] * (steps * energy[:, None, lo:hi] - own)[:, None]
             change = change - own[:, :, None] * steps[:, None]
-            moments = moment + _sum_after(change)
+            moments = moment + sum_after(change)
             moment = moment + change.sum(-1, keepdim=True)
             shift = self.roots[:, lo:hi] @ spread  # (n, width, K, hi)
             inner = 2 * crossed.permute(0, 3, 1, 2) + moments.permute(0, 3, 1, 2) @ shift
@@ -138,11 +137,6 @@ class _Chain:
         """(n, width) mean over hidden coordinates of ½ log(2π variance), in the units of the data."""
         hi = lo + variance.shape[1]
         return (0.5 * sum_logs(variance.mT) + self.log_scale[:, lo:hi]) / self._sizes(lo, hi) + 0.5 * LOG_2PI
-
-
-def _sum_after(values: Tensor) -> Tensor:
-    """Sums over the later entries of the last axis, each entry itself left out."""
-    return pad(values.flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))
 
 
 def _hidden(lo: int, hi: int, device: torch.device) -> Tensor:

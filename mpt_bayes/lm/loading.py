@@ -46,7 +46,7 @@ def load(
     source = str(name_or_path)
     options = {"trust_remote_code": trust_remote_code, "revision": revision}
     try:
-        with _quiet():
+        with quiet():
             config = AutoConfig.from_pretrained(source, **options)
             module, info = AutoModelForMaskedLM.from_pretrained(
                 source, config=config, dtype=dtype, output_loading_info=True, **options
@@ -178,7 +178,7 @@ def random_twin(model: MaskedLM, *, seed: int = 0) -> MaskedLM:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without transformers' progress bars and reports: what matters in them is raised as an error."""
     from transformers.utils import logging
 

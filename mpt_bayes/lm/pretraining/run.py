@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from mpt_bayes.errors import ArgumentError, DependencyError
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.loading import load, masked_diffusion
+from mpt_bayes.lm.loading import load, masked_diffusion, quiet
 from mpt_bayes.lm.pretraining.config import PretrainConfig
 from mpt_bayes.lm.pretraining.corpora import Corpus, load_corpus
 from mpt_bayes.lm.pretraining.evaluation import Evaluator
@@ -108,7 +108,6 @@ def load_run(folder: str | Path) -> PretrainedRun:
     from transformers import AutoModelForMaskedLM
 
     import mpt_bayes.lm.architectures  # noqa: F401 - tells the Auto classes of this library's own model types
-    from mpt_bayes.lm.pretraining.trainer import quiet
 
     run = RunFolder(Path(folder))
     result = run.result()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from torch import Tensor
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
-from transformers.utils import logging
 
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.architectures import flops
+from mpt_bayes.lm.loading import quiet
 from mpt_bayes.lm.pretraining.config import PretrainConfig, TrainingConfig, Weighting
 from mpt_bayes.lm.pretraining.evaluation import Evaluator
 from mpt_bayes.lm.pretraining.examples import TrainingExamples, collate
@@ -26,20 +25,6 @@ from mpt_bayes.lm.pretraining.records import RunFolder, process
 from mpt_bayes.progress import report
 
 RATE_BINS = 10
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """transformers without its own bars and advice inside; progress is told through `mpt_bayes.progress`."""
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def train(

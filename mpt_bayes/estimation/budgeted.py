@@ -13,18 +13,18 @@ from mpt_bayes.estimation.adaptive import adaptive_tally
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.estimation.tally import Tally
-from mpt_bayes.masks.base import MaskDesign
+from mpt_bayes.masks import MaskDesign, RandomOrders
 from mpt_bayes.models.base import ConditionalModel
 from mpt_bayes.numerics.random import Stream
 from mpt_bayes.progress import spans_of
 
+DEFAULT_DESIGN = RandomOrders(64)
 LARGEST_KEPT = 2**26
 """Log-probabilities kept row by row; above it only their sums over rows are, and there are no per-row values."""
 
 
 def workload(
     design: MaskDesign | None,
-    default: MaskDesign,
     *,
     n_evaluations: int | None,
     target_standard_error: float | None,
@@ -38,7 +38,7 @@ def workload(
     """
     limits = (n_evaluations, target_standard_error, time_limit)
     if all(limit is None for limit in limits):
-        return default if design is None else design
+        return DEFAULT_DESIGN if design is None else design
     if design is not None:
         raise ArgumentError(
             f"design={design!r} and a budget: a design has its own number of masks, so pass one or the other"

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing, checked_count
-from mpt_bayes.estimation.compare import log_marginal_likelihood
+from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.masks import OrderBatch, RandomOrders
-from mpt_bayes.models.base import ConditionalModel, JointModel
+from mpt_bayes.models.base import ConditionalModel
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.progress import spans_of
 from mpt_bayes.results import ChainRule
@@ -53,10 +53,9 @@ def chain_rule(
         batch = RandomOrders(n_orders).draw_orders(part.model.dim, Stream(seed).child("masks", *part.key))
         sums[part.rows.cpu()] = chain_log_probs(part.model, part.x, batch).sum(2).cpu()
         n_evaluations += len(part.rows) * batch.orders.numel()
-    exact = log_marginal_likelihood(model, x, missing=missing) if isinstance(model, JointModel) else None
     return ChainRule(
         sums=sums.numpy(),
-        log_marginal_likelihood=None if exact is None else float(exact.sum()),
+        log_marginal_likelihood=known_log_marginal_likelihood(model, x, missing),
         n_evaluations=n_evaluations,
         seed=seed,
     )

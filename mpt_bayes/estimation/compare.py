@@ -7,18 +7,25 @@ from torch import Tensor
 
 from mpt_bayes.checks import Missing, checked_tensor
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.estimation.curve import DEFAULT_DESIGN, score_curve
+from mpt_bayes.estimation.curve import score_curve
 from mpt_bayes.estimation.inner import inner_standard_error
 from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import MaskDesign
-from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.base import ConditionalModel, JointModel
 from mpt_bayes.results import Comparison
 
 
 @torch.no_grad()
 def log_marginal_likelihood(model: JointModel, x: Tensor, *, missing: Missing = "error") -> Tensor:
-    """(N,) exact log p(x_n) in nats, missing entries integrated out when asked.
+    """(N,) exact log p(x_n) in nats, row by row; an entry that is missing is integrated out when asked.
+
+    Args:
+        model, x, missing: as for `score_curve`; a row with nothing observed has log p = 0.
+
+    Raises:
+        ArgumentError: a model that is a set of conditionals without a joint distribution.
+        DataError: as `score_curve`.
 
     Example:
         >>> import torch, mpt_bayes as mb
@@ -39,17 +46,30 @@ def log_marginal_likelihood(model: JointModel, x: Tensor, *, missing: Missing = 
     return check_finite(result)
 
 
+def known_log_marginal_likelihood(model: ConditionalModel, x: Tensor, missing: Missing) -> float | None:
+    """Total over the rows, or None for a set of conditionals without a joint distribution."""
+    return float(log_marginal_likelihood(model, x, missing=missing).sum()) if isinstance(model, JointModel) else None
+
+
 def compare(
     model: JointModel,
     x: Tensor,
     *,
-    design: MaskDesign = DEFAULT_DESIGN,
+    design: MaskDesign | None = None,
     generator: torch.Generator | None = None,
     missing: Missing = "error",
 ) -> Comparison:
     """Both sides of log p(x) = Σ_m S(m): the exact log marginal likelihood beside the cumulative score.
 
-    Arguments and errors are those of `score_curve`; the model must have an exact log marginal likelihood.
+    Fong and Holmes (2020), Proposition 2; Moreno-Muñoz, Recasens and Hauberg (2023), Proposition 1. Total nats.
+
+    Args:
+        model: with an exact log marginal likelihood.
+        x, design, generator, missing: as for `score_curve`.
+
+    Raises:
+        ArgumentError: a model that is a set of conditionals without a joint distribution.
+        EstimandError, DataError: as `score_curve`.
 
     Example:
         >>> import torch, mpt_bayes as mb

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
-from mpt_bayes.errors import ArgumentError, EstimandError, NotFiniteError
+from mpt_bayes.errors import ArgumentError, EstimandError
 from mpt_bayes.estimation.budget import Budget
-from mpt_bayes.estimation.budgeted import tally_budget, workload
-from mpt_bayes.estimation.enumeration import tally_closed_form, tally_exhaustive
-from mpt_bayes.estimation.inner import tally_estimated
-from mpt_bayes.estimation.missing import ObservedPart, data_digest, observed_parts
-from mpt_bayes.estimation.scores import tally_masks, tally_orders
-from mpt_bayes.estimation.tally import Tally, combined
-from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign, OrderDesign, RandomOrders
-from mpt_bayes.models.base import (
-    ConditionalModel,
-    HasExactCurve,
-    HasOrderCurve,
-    HasOrderTotals,
-    JointModel,
-    is_made_of_draws,
-)
-from mpt_bayes.numerics.random import Stream, seed_from
+from mpt_bayes.estimation.budgeted import workload
+from mpt_bayes.estimation.missing import data_digest
+from mpt_bayes.estimation.realisation import run_design
+from mpt_bayes.estimation.tally import Tally
+from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign
+from mpt_bayes.models.base import ConditionalModel
+from mpt_bayes.numerics.random import seed_from
 from mpt_bayes.results import Estimate, ScoreCurve
-
-DEFAULT_DESIGN = RandomOrders(64)
 
 
 def score_curve(
@@ -79,7 +67,6 @@ def score_curve(
     """
     work = workload(
         design,
-        DEFAULT_DESIGN,
         n_evaluations=n_evaluations,
         target_standard_error=target_standard_error,
         time_limit=time_limit,
@@ -180,60 +167,6 @@ def masked_score(
     seed = seed_from(generator)
     tally = run_design(model, x, design, seed, missing)
     return _estimate(tally, x, design, seed, design.estimand(model.dim))
-
-
-def run_design(
-    model: ConditionalModel,
-    x: Tensor,
-    design: MaskDesign | Budget,
-    seed: int,
-    missing: Missing,
-    *,
-    per_row: bool = True,
-) -> Tally:
-    """One realisation of the design, or a budget spent, on the data."""
-    parts, tallies = zip(*part_tallies(model, x, design, seed, missing, per_row=per_row), strict=True)
-    return combined(list(tallies)).with_rows(torch.cat([part.rows for part in parts]).cpu(), len(x))
-
-
-def part_tallies(
-    model: ConditionalModel,
-    x: Tensor,
-    design: MaskDesign | Budget,
-    seed: int,
-    missing: Missing,
-    *,
-    per_row: bool = True,
-) -> Iterator[tuple[ObservedPart, Tally]]:
-    """The design on each part of the data; a score that is not finite is named by its row in the whole data."""
-    if not isinstance(design, MaskDesign | Budget):
-        raise ArgumentError(f"design is {design!r}: expected a design of mpt_bayes.masks, e.g. RandomOrders(64)")
-    for part in observed_parts(model, x, missing):
-        if isinstance(design, Budget) and len(part.x) < len(x) and design.n_evaluations is None:
-            raise ArgumentError("rows that miss different entries share no standard error: pass n_evaluations")
-        try:
-            tally = _part_tally(part, design, Stream(seed).child("masks", *part.key), per_row=per_row)
-        except NotFiniteError as error:
-            raise NotFiniteError(int(part.rows[error.row]), error.reason) from None
-        yield part, tally
-
-
-def _part_tally(part: ObservedPart, design: MaskDesign | Budget, stream: Stream, *, per_row: bool) -> Tally:
-    """The design on data without missing entries, by the shortest exact way the model offers."""
-    model, x = part.model, part.x
-    if isinstance(design, Budget):
-        if is_made_of_draws(model):
-            raise ArgumentError("a model made of draws needs a design, which carries its inner error: pass design=")
-        return tally_budget(model, x, design, stream)
-    if is_made_of_draws(model):
-        return tally_estimated(model, x, design, stream)
-    if isinstance(design, Exhaustive) and isinstance(model, HasExactCurve):
-        return tally_closed_form(model, x)
-    if isinstance(design, Exhaustive) and isinstance(model, JointModel):
-        return tally_exhaustive(model, x, design)
-    if isinstance(design, OrderDesign) and isinstance(model, HasOrderCurve | HasOrderTotals):
-        return tally_orders(model, x, design.draw_orders(model.dim, stream), per_row=per_row)
-    return tally_masks(model, x, design.draw(model.dim, stream))
 
 
 def _estimate(tally: Tally, x: Tensor, design: MaskDesign | Budget, seed: int, estimand: str) -> Estimate:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from mpt_bayes.checks import Missing
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.estimation.compare import log_marginal_likelihood
-from mpt_bayes.estimation.curve import cumulative_score, part_tallies
+from mpt_bayes.estimation.compare import known_log_marginal_likelihood
+from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.estimation.missing import data_digest
+from mpt_bayes.estimation.realisation import part_tallies
 from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
-from mpt_bayes.models.base import ConditionalModel, JointModel
+from mpt_bayes.models.base import ConditionalModel
 from mpt_bayes.numerics.random import seed_from
 from mpt_bayes.results import Convergence, Sweep
 
@@ -72,7 +73,6 @@ def sweep(
             score, variance = (column[design.size(dim) - 1] for column in (tally.scores, tally.score_variances))
             moments[:, i] += torch.stack([score, variance, dim * score, dim**2 * variance])
             n_evaluations += tally.n_evaluations
-    exact = log_marginal_likelihood(model, x, missing=missing) if isinstance(model, JointModel) else None
     return Sweep(
         rates=np.asarray(rates, dtype=np.float64),
         sizes=np.array([design.size(model.dim) for design in designs]),
@@ -80,7 +80,7 @@ def sweep(
         standard_errors=moments[1].sqrt().numpy(),
         scaled=moments[2].numpy(),
         scaled_standard_errors=moments[3].sqrt().numpy(),
-        log_marginal_likelihood=None if exact is None else float(exact.sum()),
+        log_marginal_likelihood=known_log_marginal_likelihood(model, x, missing),
         n_data=len(x),
         n_evaluations=n_evaluations,
         seed=None if n_masks is None else seed,
@@ -125,5 +125,4 @@ def convergence(
         )
         for number in numbers
     )
-    exact = log_marginal_likelihood(model, x, missing=missing) if isinstance(model, JointModel) else None
-    return Convergence(tuple(numbers), estimates, None if exact is None else float(exact.sum()))
+    return Convergence(tuple(numbers), estimates, known_log_marginal_likelihood(model, x, missing))

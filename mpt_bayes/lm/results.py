@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm.reduction import PieceDifference, PieceScore, pooled
 from mpt_bayes.results import Estimate, ScoreCurve
-from mpt_bayes.results.curve import finite_or_none
-from mpt_bayes.results.estimate import SCHEMA_VERSION
+from mpt_bayes.results.estimate import SCHEMA_VERSION, finite_or_none
 
 if TYPE_CHECKING:
     import pandas as pd

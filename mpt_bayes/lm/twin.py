@@ -14,7 +14,7 @@ from mpt_bayes.lm.results import CorpusScore
 from mpt_bayes.lm.rows import Text
 from mpt_bayes.lm.scoring import score_alike
 from mpt_bayes.results import Estimate
-from mpt_bayes.results.curve import finite_or_none
+from mpt_bayes.results.estimate import finite_or_none
 
 
 @dataclass(frozen=True, eq=False)

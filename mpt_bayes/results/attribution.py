@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from mpt_bayes.results.estimate import SCHEMA_VERSION
+from mpt_bayes.results.estimate import SCHEMA_VERSION, finite_or_none
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,14 +61,13 @@ class Attribution:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with a schema version: shares per coordinate (total over rows) and row by row."""
-        exact_or_known = [None if np.isnan(e) else float(e) for e in self.coordinate_standard_errors]
         return {
             "schema_version": SCHEMA_VERSION,
             "units": "nats",
             "estimand": self.estimand,
             "total": self.total,
             "per_coordinate": self.per_coordinate.tolist(),
-            "per_coordinate_standard_error": exact_or_known,
+            "per_coordinate_standard_error": [finite_or_none(error) for error in self.coordinate_standard_errors],
             "shares": self.shares.tolist(),
             "design": self.design,
             "n_evaluations": self.n_evaluations,

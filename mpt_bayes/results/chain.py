@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt_bayes.results.estimate import SCHEMA_VERSION
+from mpt_bayes.results.estimate import SCHEMA_VERSION, finite_or_none
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,8 +65,8 @@ class ChainRule:
             "schema_version": SCHEMA_VERSION,
             "units": "nats, total over rows",
             "value": self.value,
-            "standard_error": None if math.isnan(self.spread) else self.standard_error,
-            "spread": None if math.isnan(self.spread) else self.spread,
+            "standard_error": finite_or_none(self.standard_error),
+            "spread": finite_or_none(self.spread),
             "order_mixture": self.order_mixture,
             "log_marginal_likelihood": self.log_marginal_likelihood,
             "per_order": self.per_order.tolist(),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.results.estimate import PER_DATUM, SCHEMA_VERSION, Estimate
+from mpt_bayes.results.estimate import PER_DATUM, SCHEMA_VERSION, Estimate, finite_or_none
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,8 +131,3 @@ class ScoreCurve:
 
     def __repr__(self) -> str:
         return f"ScoreCurve(D={len(self.scores)}, S(1)={self.scores[0]:.5g}, S(D)={self.scores[-1]:.5g}, {self.total})"
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """JSON has no NaN: a number that is not there is null."""
-    return float(value) if value is not None and math.isfinite(value) else None

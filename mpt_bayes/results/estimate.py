@@ -149,7 +149,7 @@ class Estimate:
             "standard_error": self.standard_error,
             "data_standard_error": self.data_standard_error,
             "inner_standard_error": self.inner_standard_error,
-            "degrees_of_freedom": None if math.isinf(self.degrees_of_freedom) else self.degrees_of_freedom,
+            "degrees_of_freedom": finite_or_none(self.degrees_of_freedom),
             "per_datum": self.per_datum.value,
             "n_data": self.n_data,
             "n_evaluations": self.n_evaluations,
@@ -182,3 +182,8 @@ def satterthwaite(variances: list[float], degrees_of_freedom: list[float]) -> fl
     total = sum(variances)
     denominator = sum(v**2 / f for v, f in zip(variances, degrees_of_freedom, strict=True) if v > 0)
     return total**2 / denominator if denominator > 0 else math.inf
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """JSON has no NaN: a number that is not there is null."""
+    return float(value) if value is not None and math.isfinite(value) else None

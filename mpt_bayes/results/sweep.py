@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt_bayes.results.curve import finite_or_none
-from mpt_bayes.results.estimate import SCHEMA_VERSION
+from mpt_bayes.results.estimate import SCHEMA_VERSION, finite_or_none
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from mpt_bayes.results.curve import finite_or_none
-from mpt_bayes.results.estimate import SCHEMA_VERSION
+from mpt_bayes.results.estimate import SCHEMA_VERSION, finite_or_none
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -335,3 +335,15 @@ def test_the_antibody_bert_knows_antibodies_and_its_twin_does_not():
     random = mb.lm.TextConditional(twin, text).evaluate(hidden)[hidden].mean()
     assert trained > -1.2
     assert -3.6 < random < -3.0
+
+
+def test_a_compiled_encoder_gives_the_same_numbers(monkeypatch):
+    """Traced by torch.compile but not handed to a C++ compiler, which a machine need not have."""
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: real(function, dynamic=dynamic, backend="eager"))
+    plain, lm = support.tiny_lm(), support.tiny_lm().compiled()
+    for sentence in support.SENTENCES[:2]:
+        text = lm.encode(sentence)
+        hidden = all_subsets(text.dim)[1:6]
+        expected = mb.lm.TextConditional(plain, text).evaluate(hidden)
+        torch.testing.assert_close(mb.lm.TextConditional(lm, text).evaluate(hidden), expected, atol=1e-5, rtol=1e-5)

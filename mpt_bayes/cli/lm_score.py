@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -47,33 +47,19 @@ def score(
     chosen = choices.ModelChoice(model, device, dtype, compile, trust_remote_code)
     with choices.shared_work() as reports, output.working("scoring", unit="tokens") as clock:
         loaded = chosen.load()
-        batch = choices.batch_budget(loaded.device, batch_size)
+        common: dict[str, Any] = {
+            "prompts": texts.prompts,
+            "names": texts.names,
+            "long_text": long_text,
+            "empty": empty,
+            "batch": choices.batch_budget(loaded.device, batch_size),
+            "store": resume,
+        }
         if measure == "score":
-            result = lm.score(
-                loaded,
-                texts.texts,
-                prompts=texts.prompts,
-                names=texts.names,
-                budget=budget,
-                target_standard_error=target_se,
-                seed=seed,
-                long_text=long_text,
-                empty=empty,
-                batch=batch,
-                store=resume,
-            )
+            work: dict[str, Any] = {"budget": budget, "target_standard_error": target_se, "seed": seed}
+            result = lm.score(loaded, texts.texts, **work, **common)
         else:
-            result = lm.pseudo_log_likelihood(
-                loaded,
-                texts.texts,
-                variant=_variant(measure),
-                prompts=texts.prompts,
-                names=texts.names,
-                long_text=long_text,
-                empty=empty,
-                batch=batch,
-                store=resume,
-            )
+            result = lm.pseudo_log_likelihood(loaded, texts.texts, variant=_variant(measure), **common)
     if not reports:
         return
     if parquet is not None:

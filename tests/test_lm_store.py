@@ -187,6 +187,15 @@ def test_a_model_that_was_trained_on_is_another_model(tmp_path):
     assert after == mb.lm.score(lm, ["the cat"]).total.value
 
 
+def test_a_large_corpus_is_taken_in_groups_without_changing_a_number(monkeypatch):
+    lm = support.tiny_lm()
+    whole = mb.lm.score(lm, TEXTS, budget=20)
+    monkeypatch.setattr(mb.lm.engine, "UNITS_AT_ONCE", 30)
+    parts = mb.lm.score(lm, TEXTS, budget=20)
+    np.testing.assert_allclose(parts.total.per_row, whole.total.per_row, atol=1e-5)
+    assert parts.total.standard_error == pytest.approx(whole.total.standard_error, rel=1e-4)
+
+
 def test_files_of_another_kind_and_damage_are_named(tmp_path):
     (tmp_path / "text").write_text("not a store, but long enough to be looked at " * 50)
     with pytest.raises(DataError, match="cannot be used as a store"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import torch
 import torch.distributed as dist
@@ -14,9 +15,16 @@ from mpt_bayes.lm.batches import Batch, Budget, Runner, Work, plan
 from mpt_bayes.lm.store import UnitStore
 from mpt_bayes.progress import report
 
+UNITS_AT_ONCE: Final = 2**17
+"""Units planned together: bounds the memory that a large corpus takes."""
 
-def run_works(model: MaskedLM, works: Sequence[Work], budget: Budget, store: UnitStore | None = None) -> list[Tensor]:
-    """For each work its (P, D) float64 log-probabilities, 0 where not scored.
+
+def run_works(
+    model: MaskedLM, works: Iterable[Work], budget: Budget, store: UnitStore | None = None
+) -> Iterator[tuple[Work, Tensor]]:
+    """Each work with its (P, D) float64 log-probabilities, 0 where not scored, in the order given.
+
+    Works are taken in groups of about `UNITS_AT_ONCE` units, so they may be made as they are asked for.
 
     Under an initialised `torch.distributed` every process takes its share of the batches and all get all results.
     With a store, units that it holds are not run again, and each finished batch is added to it at once.
@@ -24,6 +32,19 @@ def run_works(model: MaskedLM, works: Sequence[Work], budget: Budget, store: Uni
     Raises:
         DataError: a log-probability that is not finite, or a store that does not fit the texts; the text is named.
     """
+    group: list[Work] = []
+    n_units = 0
+    for work in works:
+        group.append(work)
+        n_units += len(work.hidden)
+        if n_units >= UNITS_AT_ONCE:
+            yield from zip(group, _run_group(model, group, budget, store), strict=True)
+            group, n_units = [], 0
+    if group:
+        yield from zip(group, _run_group(model, group, budget, store), strict=True)
+
+
+def _run_group(model: MaskedLM, works: Sequence[Work], budget: Budget, store: UnitStore | None) -> list[Tensor]:
     rank, world = (dist.get_rank(), dist.get_world_size()) if _distributed() else (0, 1)
     batches = plan(works, budget, model.vocabulary_size)
     mine = [batch for i, batch in enumerate(batches) if i % world == rank]

@@ -19,6 +19,7 @@ from mpt_bayes.lm.batches import Budget, Work
 from mpt_bayes.lm.engine import run_works
 from mpt_bayes.lm.rows import Text, encoded_rows
 from mpt_bayes.lm.store import UnitStore
+from mpt_bayes.lm.text import EncodedText
 from mpt_bayes.masks import RandomOrders
 from mpt_bayes.numerics.random import Stream
 
@@ -101,18 +102,19 @@ def order_spread(
     """
     checked_count(n_orders, "n_orders", minimum=2)
     rows = encoded_rows(model, texts, prompts, names, "error", "error")
-    works = []
-    for row in rows:
-        (text,) = row.pieces
-        orders = RandomOrders(n_orders).draw_orders(text.dim, Stream(seed).child("orders", text.digest))
-        key = f"{text.digest} {n_orders} orders"
-        works.append(Work(text, orders.masks().hidden, _first_of_the_hidden(orders.orders), key=key))
+    works = (_order_work(row.pieces[0], n_orders, seed) for row in rows)
     kept = None if store is None else UnitStore.open(store, model=model.digest, seed=seed)
-    log_probs = run_works(model, works, batch or Budget.for_device(model.device), kept)
+    done = run_works(model, works, batch or Budget.for_device(model.device), kept)
     return [
         OrderSpread(row.name, values.reshape(n_orders, -1).sum(1).numpy(), len(values), seed)
-        for row, values in zip(rows, log_probs, strict=True)
+        for row, (_, values) in zip(rows, done, strict=True)
     ]
+
+
+def _order_work(text: EncodedText, n_orders: int, seed: int) -> Work:
+    orders = RandomOrders(n_orders).draw_orders(text.dim, Stream(seed).child("orders", text.digest))
+    scored = _first_of_the_hidden(orders.orders)
+    return Work(text, orders.masks().hidden, scored, key=f"{text.digest} {n_orders} orders")
 
 
 def _first_of_the_hidden(orders: Tensor) -> Tensor:

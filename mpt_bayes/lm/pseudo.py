@@ -61,12 +61,11 @@ def pseudo_log_likelihood(
         raise ArgumentError(f"variant is {variant!r}: expected 'original', 'whole-word' or 'within-word'")
     rows = encoded_rows(model, texts, prompts, names, long_text, empty)
     pieces = {piece.digest: piece for row in rows for piece in row.pieces}
-    works = [Work(text, *_masks(text, variant), key=f"{text.digest} pll {variant}") for text in pieces.values()]
+    works = (Work(text, *_masks(text, variant), key=f"{text.digest} pll {variant}") for text in pieces.values())
     kept = None if store is None else UnitStore.open(store, model=model.digest)
-    log_probs = run_works(model, works, batch or Budget.for_device(model.device), kept)
     scores = {
         work.text.digest: PieceScore.of(work.text.digest, _each_counted_once(work), values)
-        for work, values in zip(works, log_probs, strict=True)
+        for work, values in run_works(model, works, batch or Budget.for_device(model.device), kept)
     }
     estimand = f"pseudo-log-likelihood ({variant})" + " given the prompt" * (prompts is not None)
     return corpus_score(model, rows, scores, Label(estimand, "every token once", seed=None, has_curve=False))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.text import EncodedText, LongText, fitted
+from mpt_bayes.lm.text import EncodedText, LongText, fitted, has_tokens
 
 EmptyText = Literal["error", "skip"]
 Text = str | EncodedText
@@ -44,7 +44,7 @@ def encoded_rows(
     rows = []
     for row, text in enumerate(texts):
         name = names[row] if names is not None else str(row)
-        if isinstance(text, str) and empty == "skip" and not text.strip():
+        if isinstance(text, str) and empty == "skip" and not (text.strip() and has_tokens(model.tokenizer, text)):
             rows.append(Row(row, name, (), reason="the text is empty"))
             continue
         if isinstance(text, EncodedText):

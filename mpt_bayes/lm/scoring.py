@@ -28,8 +28,6 @@ ORDER_AGNOSTIC: Final = "expected order-agnostic log-likelihood"
 
 DEFAULT_BUDGET: Final = 128
 PILOT: Final = 32
-UNITS_AT_ONCE: Final = 2**17
-"""Units planned together: bounds the memory of a large corpus, and does not change any number."""
 
 
 def score(
@@ -164,31 +162,16 @@ def score_pieces(
 ) -> dict[str, PieceScore]:
     """Each distinct piece scored once, by digest."""
     kept = None if store is None else UnitStore.open(store, model=model.digest, seed=seed)
-    scores: dict[str, PieceScore] = {}
-    for group in _groups(rows, choice_of, seed):
-        works = [
-            Work(text, masks.hidden, masks.hidden, key=f"{text.digest} {design!r}") for text, design, masks in group
-        ]
-        log_probs = run_works(model, works, batch or Budget.for_device(model.device), kept)
-        for (text, _, draw), values in zip(group, log_probs, strict=True):
-            scores[text.digest] = draw.reduced(text.digest, values)
-    return scores
+    draws: dict[str, DesignDraw | ControlledDraw] = {}
 
+    def works() -> Iterator[Work]:
+        for text in {piece.digest: piece for row in rows for piece in row.pieces}.values():
+            choice = choice_of(text)
+            draw = draws[text.digest] = _drawn(text, choice, seed)
+            yield Work(text, draw.hidden, draw.hidden, key=f"{text.digest} {choice!r}")
 
-Drawn = tuple[EncodedText, Choice, DesignDraw | ControlledDraw]
-
-
-def _groups(rows: Sequence[Row], choice_of: Callable[[EncodedText], Choice], seed: int) -> Iterator[list[Drawn]]:
-    """Distinct pieces with their masks, in groups of about `UNITS_AT_ONCE` units."""
-    group: list[Drawn] = []
-    unique = {piece.digest: piece for row in rows for piece in row.pieces}
-    for text in unique.values():
-        group.append((text, choice := choice_of(text), _drawn(text, choice, seed)))
-        if sum(len(draw.hidden) for _, _, draw in group) >= UNITS_AT_ONCE:
-            yield group
-            group = []
-    if group:
-        yield group
+    done = run_works(model, works(), batch or Budget.for_device(model.device), kept)
+    return {work.text.digest: draws.pop(work.text.digest).reduced(work.text.digest, values) for work, values in done}
 
 
 def _always(choice: Choice) -> Callable[[EncodedText], Choice]:

@@ -112,6 +112,12 @@ def encode(tokenizer: Any, text: str, *, prompt: str = "", row: int = 0) -> Enco
     )
 
 
+def has_tokens(tokenizer: Any, text: str) -> bool:
+    """Whether anything is left of the text to score: control characters alone leave nothing."""
+    ids = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
+    return len(ids) > 0
+
+
 def from_ids(ids: Sequence[int] | Tensor, *, n_prompt: int = 0) -> EncodedText:
     """Token ids as they are, for models without a tokenizer; the first `n_prompt` stay visible.
 

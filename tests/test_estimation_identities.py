@@ -116,6 +116,13 @@ def test_sweep_refuses(rates, n_masks):
         mb.sweep(model, rows(model, 2), rates, n_masks=n_masks)
 
 
+@pytest.mark.parametrize("rate", [0.0, 1.5])
+def test_compare_models_refuses_what_is_no_rate(rate):
+    model = gaussian()
+    with pytest.raises(mb.errors.ArgumentError, match=f"rate is {rate}"):
+        mb.compare_models({"a": model}, rows(model, 2), rates=[rate])
+
+
 # Attribution
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import torch
@@ -13,6 +14,7 @@ import mpt_bayes as mb
 from mpt_bayes.cli import builders, options, output
 from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.plots import plot_models
 
 ModelNames = Annotated[
     list[str],
@@ -63,8 +65,6 @@ def models(
     extra = {"data": described, "parameters": parameters, "design": repr(design), "seconds": clock.seconds}
     output.deliver("models", result.to_dict() | extra, json, lambda: _report(result, table.name))
     if plot is not None:
-        from mpt_bayes.plots import plot_models
-
         output.save_figure(plot_models(result), plot)
 
 
@@ -80,10 +80,10 @@ def _fitted(name: str, data: Dataset, settings: builders.ModelOptions) -> builde
     if not detail:
         return builders.fit(kind, data, settings)
     if kind == "gp":
-        return builders.fit(kind, data, builders.ModelOptions(kernel=detail))
+        return builders.fit(kind, data, replace(settings, kernel=detail))
     if not detail.isdigit():
         raise ArgumentError(f"{name}: expected {kind}:K with a whole number K")
-    return builders.fit(kind, data, builders.ModelOptions(latent_dim=int(detail), ridge=settings.ridge))
+    return builders.fit(kind, data, replace(settings, latent_dim=int(detail)))
 
 
 def _report(result: mb.ModelComparison, data: str) -> RenderableType:

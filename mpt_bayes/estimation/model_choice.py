@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -13,7 +12,7 @@ from mpt_bayes.estimation.compare import log_marginal_likelihood
 from mpt_bayes.estimation.curve import score_curve
 from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.estimation.scores import mask_scores
-from mpt_bayes.masks import MaskDesign
+from mpt_bayes.masks import FixedRate, MaskDesign
 from mpt_bayes.models.base import ConditionalModel, JointModel
 from mpt_bayes.numerics.random import seed_from
 from mpt_bayes.results import ScoreCurve
@@ -47,8 +46,8 @@ def compare_models(
         design, generator: of the masks, as in `score_curve`.
 
     Raises:
-        ArgumentError: no models, different dimensions, a fraction outside [0, 1), some models with an exact log
-            marginal likelihood and some without.
+        ArgumentError: no models, different dimensions, a rate outside (0, 1], a fraction outside [0, 1), some models
+            with an exact log marginal likelihood and some without.
 
     Example:
         >>> import torch, mpt_bayes as mb
@@ -93,16 +92,11 @@ def _criteria(
     single = torch.eye(dim, dtype=torch.bool, device=x.device)
     loo = sum(float(mask_scores(model, x, part).sum()) for part in single.split(64))
     found["leave-one-out"] = Criterion(loo, 0.0)
-    for rate in rates:
-        size = max(1, min(dim, int(rate * dim + 0.5)))
-        error = float(curve.standard_errors[size - 1])
-        found[f"score at rate {rate:g}"] = Criterion(
-            float(curve.scores[size - 1]), None if math.isnan(error) else error
-        )
+    sections = {f"score at rate {rate:g}": curve.score(FixedRate(rate, 1).size(dim)) for rate in rates}
     for fraction in fractions:
-        hidden = curve.partial(max(1, dim - int(fraction * dim + 0.5)))
-        found[f"conditional given {fraction:g}"] = Criterion(hidden.value, hidden.standard_error)
-    found["cumulative score"] = Criterion(curve.total.value, curve.total.standard_error)
+        sections[f"conditional given {fraction:g}"] = curve.partial(max(1, dim - int(fraction * dim + 0.5)))
+    sections["cumulative score"] = curve.total
+    found |= {name: Criterion(section.value, section.standard_error) for name, section in sections.items()}
     if test is not None and isinstance(model, JointModel):
         found["held-out"] = Criterion(float(log_marginal_likelihood(model, test).sum()), 0.0)
     return found

@@ -97,7 +97,7 @@ class ModelComparison:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row a model: every criterion, its standard error where it is not exact, and its rank."""
-        import pandas as pd
+        import pandas as pd  # slow to load, so only when a frame is asked for
 
         ranks = self.ranks()
         rows = {}

@@ -4,7 +4,8 @@
     python -m experiments.dropout.embedding_effects docstrings    writes results/embeddings_docstrings.json
 
 On the antibody BERT inside the package antiberty, with its bundled sequences, and on the encoder of `encoder.py`, with
-blocks of its corpus that it was not trained on. Every variant is scored by `mpt_bayes.lm.score` with the same masks.
+paragraphs of Python's help topics, which it was not trained on. Every variant is scored by `mpt_bayes.lm.score` with
+the same masks.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.dropout.encoder import FOLDER, encoder_config, pretrained_encoder
+from experiments.dropout.encoder import FOLDER, pretrained_encoder
 from mpt_bayes.dropout import Corruption, correct_embeddings
 from mpt_bayes.lm import MaskedLM, adapt, antibody, antibody_sequences, score
-from mpt_bayes.lm.pretraining import load_corpus
 from mpt_bayes.lm.scoring import Text
 from mpt_bayes.representation import effective_rank
 
@@ -29,6 +29,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "head kept": {"tied_head": "keep"},
     "head follows": {"tied_head": "follow"},
 }
+
+
+def help_paragraphs(model: MaskedLM, count: int) -> list[Text]:
+    """The first 40 tokens of `count` paragraphs, spread evenly over Python's help topics."""
+    from pydoc_data.topics import topics
+
+    paragraphs = [" ".join(p.split()) for name in sorted(topics) for p in topics[name].split("\n\n")]
+    long_enough = [p for p in paragraphs if len(p.split()) >= 40]
+    chosen = [long_enough[i * len(long_enough) // count] for i in range(count)]
+    return [model.encode(text, row=row).slice(0, 40) for row, text in enumerate(chosen)]
 
 
 def scores(model: MaskedLM, texts: list[Text], budget: int) -> list[dict[str, Any]]:
@@ -113,8 +123,8 @@ def main() -> None:
     if arguments.model == "antibody":
         record = measure(antibody(), list(antibody_sequences().values()), arguments.budget)
     else:
-        held_out = load_corpus(encoder_config().corpus).held_out
-        record = measure(pretrained_encoder(arguments.encoder), list(held_out), arguments.budget)
+        model = pretrained_encoder(arguments.encoder)
+        record = measure(model, help_paragraphs(model, 100), arguments.budget)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"embeddings_{arguments.model}.json").write_text(json.dumps(record, indent=1) + "\n")
 

@@ -40,7 +40,7 @@ class Condition:
 CONDITIONS = {
     BASELINE: Condition(),
     "corrected embeddings": Condition(corrected=True),
-    **{f"DropToken {rate:g}": Condition(drop_rate=rate) for rate in (0.1, 0.15, 0.2, 0.3)},
+    **{f"DropToken {rate:g}": Condition(drop_rate=rate) for rate in (0.1, 0.15, 0.3)},
 }
 
 

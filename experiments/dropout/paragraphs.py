@@ -37,7 +37,7 @@ class Task:
         return hashlib.sha256(repr((self.classes, self.train, self.test)).encode()).hexdigest()
 
 
-def package_task(*, n_classes: int = 10, per_class: int = 240, train_per_class: int = 100, seed: int = 0) -> Task:
+def package_task(*, n_classes: int = 10, per_class: int = 160, train_per_class: int = 60, seed: int = 0) -> Task:
     """The `n_classes` packages with most paragraphs, `per_class` paragraphs of each."""
     by_package: dict[str, list[str]] = defaultdict(list)
     for package, paragraph in package_paragraphs():

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import check_infinite
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, DataError, DependencyError
-from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.table_files import read_table
 
 

@@ -37,3 +37,15 @@ def test_local_level_takes_a_series_and_names_a_table(tmp_path, capsys):
     np.save(path, np.ones((3, 2)))
     assert main(["compare", "local-level", "--data", str(path)]) == 2
     assert "takes one series" in capsys.readouterr().err
+
+
+def test_a_number_after_a_name_is_its_number_of_components(tmp_path, capsys):
+    path = tmp_path / "table.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(30, 4)).cumsum(0))
+    command = ["models", "--data", str(path), "--orders", "2", "--json", "-"]
+    assert main([*command, "mixture:1", "mixture:2", "gaussian"]) == 0
+    rows = json.loads(capsys.readouterr().out)["models"]
+    evidence = [row["log marginal likelihood"]["value"] for row in rows.values()]
+    assert evidence[0] != evidence[1]
+    assert main([*command, "mixture:1", "gaussian:2"]) == 2
+    assert "gaussian:2: expected" in capsys.readouterr().err

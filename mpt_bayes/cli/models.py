@@ -18,10 +18,22 @@ from mpt_bayes.plots import plot_models
 
 ModelNames = Annotated[
     list[str],
-    typer.Argument(help="Two or more; NAME:K sets latent dimensions, gp:KERNEL a kernel.", metavar="MODEL..."),
+    typer.Argument(
+        help="Two or more; NAME:K sets latent dimensions or components, gp:KERNEL a kernel.", metavar="MODEL..."
+    ),
 ]
 Fractions = Annotated[str, typer.Option(help="Visible shares of conditional marginal likelihoods.", metavar="LIST")]
 Rates = Annotated[str, typer.Option(help="Mask rates, joined by commas.", metavar="LIST")]
+SIZED = (
+    "bernoulli-mixture",
+    "categorical-mixture",
+    "factor-analysis",
+    "hmm",
+    "mixture",
+    "poisson-mixture",
+    "ppca",
+)
+"""Models that take NAME:K."""
 
 
 def models(
@@ -33,6 +45,7 @@ def models(
     masks_per_size: options.MasksPerSize = None,
     exhaustive: options.ExhaustiveFlag = False,
     latent_dim: options.LatentDim = 2,
+    components: options.Components = 3,
     kernel: options.Kernel = "rbf",
     ridge: options.Ridge = 0.0,
     standardise: options.Standardise = False,
@@ -46,7 +59,8 @@ def models(
     table = options.data_from(data, standardise)
     held_out = None if test is None else _held_out(test, standardise)
     with output.working("comparing models") as clock:
-        fitted = {name: _fitted(name, table, builders.ModelOptions(latent_dim, kernel, ridge)) for name in names}
+        settings = builders.ModelOptions(latent_dim, kernel, ridge, components=components)
+        fitted = {name: _fitted(name, table, settings) for name in names}
         x = next(iter(fitted.values())).x
         for name, entry in fitted.items():
             if entry.x.shape != x.shape:
@@ -75,15 +89,16 @@ def _held_out(name: str, standardise: bool) -> torch.Tensor:
 
 
 def _fitted(name: str, data: Dataset, settings: builders.ModelOptions) -> builders.Fitted:
-    """`ppca:5` is ppca with five latent dimensions, `gp:matern52` a process with that kernel."""
+    """`ppca:5` has five latent dimensions, `mixture:5` five components, `gp:matern52` that kernel."""
     kind, _, detail = name.partition(":")
     if not detail:
         return builders.fit(kind, data, settings)
     if kind == "gp":
         return builders.fit(kind, data, replace(settings, kernel=detail))
-    if not detail.isdigit():
-        raise ArgumentError(f"{name}: expected {kind}:K with a whole number K")
-    return builders.fit(kind, data, replace(settings, latent_dim=int(detail)))
+    if kind not in SIZED or not detail.isdigit():
+        raise ArgumentError(f"{name}: expected gp:KERNEL, or K, a whole number, after one of {', '.join(SIZED)}")
+    size = int(detail)
+    return builders.fit(kind, data, replace(settings, latent_dim=size, components=size))
 
 
 def _report(result: mb.ModelComparison, data: str) -> RenderableType:

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.chain import chain_log_probs
 from mpt_bayes.estimation.enumeration import subset_log_probs
-from mpt_bayes.estimation.missing import ObservedPart, data_digest, observed_parts
+from mpt_bayes.estimation.missing import ObservedPart, observed_parts
 from mpt_bayes.masks import Exhaustive, MaskDesign, OrderBatch, OrderDesign, RandomOrders
 from mpt_bayes.models.base import ConditionalModel, JointModel
 from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial

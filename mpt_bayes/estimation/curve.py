@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, EstimandError
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.budgeted import workload
-from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.estimation.realisation import run_design
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign

@@ -8,9 +8,9 @@ from typing import final
 import torch
 from torch import Tensor
 
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.estimation.curve import cumulative_score
-from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.masks import MaskDesign
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, is_made_of_draws
 from mpt_bayes.results import Estimate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -57,9 +56,3 @@ def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iter
     for i, (rows, keep) in enumerate(groups):
         part = model if len(keep) == model.dim else restrict(model, keep)
         yield ObservedPart(rows, keep, x[rows][:, keep], part, (i,) if len(groups) > 1 else ())
-
-
-def data_digest(x: Tensor) -> str:
-    """SHA-256 of the data, its shape and its dtype."""
-    data = x.detach().cpu().contiguous()
-    return hashlib.sha256(repr((tuple(data.shape), str(data.dtype))).encode() + data.numpy().tobytes()).hexdigest()

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import log_marginal_likelihood
 from mpt_bayes.estimation.curve import score_curve
-from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.estimation.scores import mask_scores
 from mpt_bayes.masks import FixedRate, MaskDesign
 from mpt_bayes.models.base import ConditionalModel, JointModel

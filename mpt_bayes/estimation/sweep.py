@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score
-from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.estimation.realisation import part_tallies
 from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
 from mpt_bayes.models.base import ConditionalModel

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_count
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, UnreliableEstimateError
-from mpt_bayes.estimation.missing import data_digest
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.objectives import CumulativeScore, Objective

@@ -29,16 +29,21 @@ class Dataset:
         inputs: (D, 1) where a series was observed, in the unit `source` says; None for a table.
         columns: D names.
         source: where the numbers come from.
-        log_jacobian: (N,) log |dz/dx| of the transformation that made this table from the data as given (zeros when
-            none was made): log p(row as given) = log p(row here) + log_jacobian. Observed entries only.
+        log_derivative: (N, D) log |dz/dx| of the transformation that made each entry from the data as given: zeros
+            where none was made, and where the entry is missing.
     """
 
     name: str
     x: Tensor = field(repr=False)
     columns: tuple[str, ...] = field(repr=False)
     source: str = field(repr=False)
-    log_jacobian: Tensor = field(repr=False)
+    log_derivative: Tensor = field(repr=False)
     inputs: Tensor | None = field(default=None, repr=False)
+
+    @property
+    def log_jacobian(self) -> Tensor:
+        """(N,) what a model of whole rows adds: log p(row as given) = log p(row here) + log_jacobian."""
+        return self.log_derivative.sum(1)
 
     @property
     def sha256(self) -> str:
@@ -63,8 +68,12 @@ class Dataset:
         tiny = len(values) * torch.finfo(values.dtype).eps * mean.abs()
         scale = torch.where(variance.sqrt() > tiny, variance.sqrt(), 1.0)
         log_scale = torch.where(self.x.isnan(), 0.0, scale.log())
-        jacobian = self.log_jacobian - log_scale.sum(1)
-        return replace(self, name=f"{self.name} (standardised)", x=(self.x - mean) / scale, log_jacobian=jacobian)
+        return replace(
+            self,
+            name=f"{self.name} (standardised)",
+            x=(self.x - mean) / scale,
+            log_derivative=self.log_derivative - log_scale,
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ def _dataset(name: str, values: Any, columns: tuple[str, ...], source: str, inpu
         x=x,
         columns=columns,
         source=source,
-        log_jacobian=torch.zeros(len(x), dtype=torch.float64),
+        log_derivative=torch.zeros_like(x),
         inputs=None if inputs is None else torch.tensor(inputs, dtype=torch.float64)[:, None],
     )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.errors import ArgumentError, DataError, MptBayesWarning
 
 MISSING_MARKERS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """Cells of a CSV file that are read as missing, in any case."""
@@ -45,7 +46,8 @@ def _read_csv(path: Path) -> NumericTable:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
+            # a blank line is no row; a line of empty cells, or "" in a file of one column, is a row of missing values
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as fault:
         raise DataError(f"{path.name} is not a UTF-8 CSV file: {fault}") from fault
     if not lines:
@@ -56,6 +58,13 @@ def _read_csv(path: Path) -> NumericTable:
             raise DataError(f"{path.name} is ragged: line {number} has {len(row)} cells and the first line {width}")
     has_header = not all(_is_number(cell) or cell.lower() in MISSING_MARKERS for cell in lines[0][1])
     columns = tuple(lines[0][1]) if has_header else _numbered(width)
+    if has_header and "" in columns:
+        warnings.warn(
+            f"{path.name}: column {columns.index('') + 1} has no name and is scored like the others: if it numbers the "
+            "rows, drop it (pandas: to_csv(index=False))",
+            MptBayesWarning,
+            stacklevel=2,
+        )
     body = lines[has_header:]
     values = np.full((len(body), width), np.nan)
     for i, (number, row) in enumerate(body):
@@ -99,7 +108,7 @@ def _read_npy(path: Path) -> NumericTable:
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as fault:
-        raise DataError(f"{path.name} is not an NPY file of numbers: {fault}") from fault
+        raise DataError(f"{path.name} is not an NPY file of numbers") from fault
     if array.dtype.kind not in "buif":
         raise DataError(f"{path.name} holds {array.dtype}: expected real numbers")
     if array.ndim != 2:

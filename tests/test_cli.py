@@ -225,3 +225,56 @@ def test_the_demo_writes_a_table_figures_and_json(tmp_path, capsys, monkeypatch)
     jsonschema.Draft202012Validator(schema("compare")).validate(content)
     assert abs(content["cumulative_score"]["z"]) < 4
     assert (tmp_path / "factor_analysis.png").stat().st_size > 10_000
+
+
+def test_standardised_targets_of_a_process_take_their_own_jacobian(tmp_path, capsys):
+    path = tmp_path / "xy.csv"
+    t = np.linspace(0, 30, 15)
+    np.savetxt(path, np.c_[t, 7 * np.sin(t / 5) + np.random.default_rng(0).normal(size=15)], delimiter=",")
+    found = []
+    for extra in [[], ["--standardise"]]:
+        assert main(["compare", "gp", "--data", str(path), "--orders", "2", "--json", "-", *extra]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    raw, scaled = (content["log_marginal_likelihood"]["total"] + content["data"]["log_jacobian"] for content in found)
+    assert scaled == pytest.approx(raw, abs=0.01)  # two fits; the inputs' own Jacobian would be 15 log 9 = 33 nats off
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--json", "FOLDER/absent/x.json"], "there is no folder"),
+        (["--json", "FOLDER"], "it is a folder"),
+        (["--plot", "FOLDER/absent/x.png"], "there is no folder"),
+        (["--plot", "FOLDER/x"], "a figure is a .png, .pdf, .svg file"),
+        (["--plot", "-"], "a figure is a .png, .pdf, .svg file"),
+    ],
+)
+def test_what_could_not_be_written_is_refused_before_the_work(extra, words, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("mpt_bayes.compare", lambda *_, **__: pytest.fail("the work was done"))
+    extra = [word.replace("FOLDER", str(tmp_path)) for word in extra]
+    assert main(["compare", "gaussian", "--data", table, *extra]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "gaussian", "--data", "TABLE", "--seed", "9" * 30], "--seed"),
+        (["compare", "gaussian", "--data", "TABLE", "--seed", "-1"], "--seed"),
+        (["compare", "gaussian", "--data", "TABLE", "--ridge", "nan"], "--ridge is nan"),
+        (["sweep", "gaussian", "--data", "TABLE", "--rates", "inf:1:0.1"], "--rates is inf:1:0.1"),
+        (["compare", "gaussian", "--data", "nile"], "1 rows and 100 columns"),
+    ],
+)
+def test_odd_numbers_are_bad_input(arguments, words, table, capsys):
+    assert main([table if word == "TABLE" else word for word in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+
+
+def test_the_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "mpt-bayes 0.1.0\n"

@@ -49,3 +49,10 @@ def test_a_number_after_a_name_is_its_number_of_components(tmp_path, capsys):
     assert evidence[0] != evidence[1]
     assert main([*command, "mixture:1", "gaussian:2"]) == 2
     assert "gaussian:2: expected" in capsys.readouterr().err
+
+
+def test_a_column_is_one_series_of_a_chain(tmp_path, capsys):
+    path = tmp_path / "series.csv"
+    path.write_text("y\n" + "\n".join(["0.1", "-0.2", "5.1", "4.8", "0.2", "-0.1", "5.3", "4.9"]) + "\n")
+    assert main(["compare", "hmm", "--data", str(path), "--components", "2", "--orders", "2"]) == 0
+    assert "N = 1, D = 8" in capsys.readouterr().out

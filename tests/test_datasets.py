@@ -68,6 +68,20 @@ def test_csv_without_a_header_and_with_missing_markers(tmp_path):
     np.testing.assert_array_equal(data.x.numpy(), [[1, 2], [np.nan, 4], [np.nan, np.nan]])
 
 
+def test_a_gap_in_a_csv_series_keeps_its_place(tmp_path):
+    series = pd.DataFrame({"y": [1.0, np.nan, 3.0]})
+    series.to_csv(tmp_path / "t.csv", index=False)
+    np.testing.assert_array_equal(mb.datasets.load(tmp_path / "t.csv").x.numpy(), series)
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n,\n3,4\n")
+    np.testing.assert_array_equal(mb.datasets.load(tmp_path / "t.csv").x.numpy(), [[1, 2], [np.nan] * 2, [3, 4]])
+
+
+def test_a_column_without_a_name_may_be_an_index(tmp_path):
+    pd.DataFrame({"a": [1.0, 2.0]}).to_csv(tmp_path / "t.csv")
+    with pytest.warns(mb.errors.MptBayesWarning, match="column 1 has no name"):
+        mb.datasets.load(tmp_path / "t.csv")
+
+
 def test_parquet_truth_values_and_integers_with_gaps(tmp_path):
     path = tmp_path / "t.parquet"
     pd.DataFrame({"a": [True, False], "b": pd.array([1, None], dtype="Int64")}).to_parquet(path)

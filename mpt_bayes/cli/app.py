@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from mpt_bayes import __version__
 from mpt_bayes.cli import compare, data, demo, lm, models, sweep, verify
 
 app = typer.Typer(
@@ -23,6 +26,16 @@ app.command("verify")(verify.verify)
 app.add_typer(lm.app, name="lm")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mpt-bayes {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def options() -> None:
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
     """Masked-prediction scores beside the log marginal likelihood."""

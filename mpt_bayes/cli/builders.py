@@ -45,16 +45,25 @@ class Fitted:
         name: as on the command line.
         x: (N, D); one row for a Gaussian process, whose outputs are the coordinates.
         parameters: what was fitted or chosen, for the JSON output.
+        log_jacobian: of the entries the model is a density of, where these are not all of the table.
     """
 
     name: str
     model: JointModel
     x: Tensor
     parameters: dict[str, Any] = field(default_factory=dict)
+    log_jacobian: float | None = None
 
     def fields(self, data: Dataset) -> dict[str, Any]:
         """The `model` and `data` fields of the JSON output."""
-        return {"model": {"name": self.name, "parameters": self.parameters}, "data": _described(data)}
+        described = {
+            "name": data.name,
+            "shape": list(data.x.shape),
+            "sha256": data.sha256,
+            "source": data.source,
+            "log_jacobian": float(data.log_derivative.sum()) if self.log_jacobian is None else self.log_jacobian,
+        }
+        return {"model": {"name": self.name, "parameters": self.parameters}, "data": described}
 
     def title(self, data: Dataset) -> str:
         """What was scored, for a person."""
@@ -73,21 +82,17 @@ def fit(name: str, data: Dataset, options: ModelOptions) -> Fitted:
     return MODELS[name](data, options)
 
 
-def _described(data: Dataset) -> dict[str, Any]:
-    return {
-        "name": data.name,
-        "shape": list(data.x.shape),
-        "sha256": data.sha256,
-        "source": data.source,
-        "log_jacobian": float(data.log_jacobian.sum()),
-    }
-
-
 def _complete(data: Dataset, name: str) -> Tensor:
     """The table, refused where entries are missing."""
     if bool(data.x.isnan().any()):
         raise DataError(f"{data.name} has missing entries and {name} has no fit for them: drop those rows, or use ppca")
     return data.x
+
+
+def _sequences(data: Dataset, name: str) -> Tensor:
+    """The rows of a complete table; a table of one column is one series."""
+    x = _complete(data, name)
+    return x.T if x.shape[1] == 1 else x
 
 
 def _regression(data: Dataset) -> tuple[Tensor, Tensor]:
@@ -103,9 +108,15 @@ def _regression(data: Dataset) -> tuple[Tensor, Tensor]:
 
 def _gaussian(data: Dataset, options: ModelOptions) -> Fitted:
     x = _complete(data, "gaussian")
-    if options.ridge < 0:
-        raise ArgumentError(f"--ridge is {options.ridge:g}: expected 0 or more")
-    covariance = torch.cov(x.T, correction=0).reshape(x.shape[1], -1)
+    if not 0 <= options.ridge < float("inf"):
+        raise ArgumentError(f"--ridge is {options.ridge:g}: expected a finite number, 0 or more")
+    n, dim = x.shape
+    if n <= dim and options.ridge == 0:
+        raise DataError(
+            f"{data.name} has {n} rows and {dim} columns, so the maximum likelihood covariance is singular: give "
+            "--ridge, or use ppca"
+        )
+    covariance = torch.cov(x.T, correction=0).reshape(dim, dim)
     model = Gaussian(x.mean(0), covariance + options.ridge * torch.eye(len(covariance), dtype=torch.float64))
     return Fitted("gaussian", model, x, {"covariance": "maximum likelihood, divisor N", "ridge": options.ridge})
 
@@ -124,7 +135,9 @@ def _factor_analysis(data: Dataset, options: ModelOptions) -> Fitted:
 def _gaussian_process(data: Dataset, options: ModelOptions) -> Fitted:
     inputs, targets = _regression(data)
     model = GaussianProcess.from_kernel(options.kernel, inputs, targets).fit(missing=options.missing)
-    return Fitted("gp", model, model.targets, {"kernel": options.kernel, **model.hyperparameters})
+    scored = data.log_derivative if data.inputs is not None else data.log_derivative[:, -1]  # the targets alone
+    found = {"kernel": options.kernel, **model.hyperparameters}
+    return Fitted("gp", model, model.targets, found, float(scored.sum()))
 
 
 def _mixture_of(family: Family) -> Callable[[Dataset, ModelOptions], Fitted]:
@@ -144,15 +157,14 @@ def _beta_bernoulli(data: Dataset, options: ModelOptions) -> Fitted:
 
 
 def _hidden_markov(data: Dataset, options: ModelOptions) -> Fitted:
-    x = _complete(data, "hmm")
+    x = _sequences(data, "hmm")
     model = fit_hidden_markov(x, "gaussian", options.components)
     found = {"states": options.components, "emission": "gaussian", "convention": "textbook"}
     return Fitted("hmm", model, x, found | {"transition": model.transition[:1].tolist()})
 
 
 def _local_level(data: Dataset, options: ModelOptions) -> Fitted:
-    x = _complete(data, "local-level")
-    y = x.T if x.shape[1] == 1 else x
+    y = _sequences(data, "local-level")
     if len(y) > 1:
         raise DataError(f"{data.name} has {len(y)} rows of {y.shape[1]} columns: local-level takes one series")
     return Fitted("local-level", fitted_local_level(y[0]), y, {"variances": "maximum likelihood"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +30,34 @@ MissingPolicy = Annotated[Missing, typer.Option(help="Missing entries: an error,
 Orders = Annotated[int | None, typer.Option(help="Random orders (default 64), each with a mask of every size.")]
 MasksPerSize = Annotated[int | None, typer.Option(help="Independent masks for every size, instead of orders.")]
 ExhaustiveFlag = Annotated[bool, typer.Option("--exhaustive", help="Every mask, exactly; up to about D = 20.")]
-Seed = Annotated[int, typer.Option(help="Seed of the masks.")]
-JsonTo = Annotated[str | None, typer.Option("--json", help="Write JSON to a file, or to standard output with -.")]
-PlotTo = Annotated[Path | None, typer.Option("--plot", help="Write a figure (PNG, PDF or SVG).")]
+Seed = Annotated[int, typer.Option(help="Seed of the masks.", min=0, max=2**63 - 1)]
+
+
+def _writable(target: str | None) -> str | None:
+    """What could not be written after the work is refused before it."""
+    if target is not None and target != "-":
+        path = Path(target)
+        if path.is_dir():
+            raise ArgumentError(f"cannot write {target}: it is a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise ArgumentError(f"cannot write {target}: there is no folder {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise ArgumentError(f"cannot write {target}: no permission")
+    return target
+
+
+def _figure_file(target: Path | None) -> Path | None:
+    if target is not None and target.suffix.lower() not in FIGURE_FORMATS:
+        raise ArgumentError(f"cannot write {target}: a figure is a {', '.join(FIGURE_FORMATS)} file")
+    _writable(None if target is None else str(target))
+    return target
+
+
+FIGURE_FORMATS = (".png", ".pdf", ".svg")
+JsonTo = Annotated[
+    str | None, typer.Option("--json", help="Write JSON to a file, or to standard output with -.", callback=_writable)
+]
+PlotTo = Annotated[Path | None, typer.Option("--plot", help="Write a figure (PNG, PDF or SVG).", callback=_figure_file)]
 
 
 def data_from(name: str, standardise: bool) -> Dataset:
@@ -62,7 +88,7 @@ def rates_from(text: str) -> list[float]:
             return [float(part) for part in text.split(",")]
         first, last, step = (float(part) for part in text.split(":"))
         count = round((last - first) / step) + 1
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise ArgumentError(f"--rates is {text}: expected first:last:step or a list, 0.15,0.5") from None
     if not 1 <= count <= MOST_RATES:
         raise ArgumentError(f"--rates is {text}: that is {count} rates, expected 1 to {MOST_RATES}")

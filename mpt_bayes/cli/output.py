@@ -18,7 +18,6 @@ from rich.progress import Progress, ProgressColumn, Task
 from rich.text import Text
 
 import mpt_bayes
-from mpt_bayes.errors import ArgumentError
 from mpt_bayes.progress import reported_to
 from mpt_bayes.results.estimate import SCHEMA_VERSION
 
@@ -79,10 +78,7 @@ def save_figure(axes: Axes, path: Path) -> None:
     """Write the figure of these axes; the suffix says the format."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise ArgumentError(f"cannot write {path}: {str(error).splitlines()[0]}") from error
+    figure.savefig(path)
     print(f"written: {path}", file=sys.stderr)
 
 

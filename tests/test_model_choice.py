@@ -102,3 +102,15 @@ def test_models_on_the_command_line():
     document = json.loads(run.stdout)
     assert list(document["models"]) == ["ppca:1", "ppca:3", "gaussian"]
     assert document["ranks"]["log marginal likelihood"]["gaussian"] == 1
+
+
+def test_experiments_are_reproduced_by_name(tmp_path):
+    run = CliRunner().invoke(app, ["reproduce", "fourier_regression", "--quick", "--out", str(tmp_path)])
+    assert run.exit_code == 0, run.output
+    results = json.loads((tmp_path / "fourier_regression" / "results.json").read_text())
+    evidence = {name: row["log marginal likelihood"]["value"] for name, row in results["models"].items()}
+    assert evidence["order 3"] == pytest.approx(53.80367, abs=1e-3)
+    assert evidence["order 9"] < evidence["order 3"] < evidence["order 9, decaying prior"]
+    assert (tmp_path / "fourier_regression" / "figure.png").stat().st_size > 5000
+    with pytest.raises(ArgumentError, match="no experiment called 'nothing': choose one of"):
+        CliRunner().invoke(app, ["reproduce", "nothing"], catch_exceptions=False, standalone_mode=False)

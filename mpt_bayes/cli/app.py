@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mpt_bayes import __version__
-from mpt_bayes.cli import compare, data, demo, lm, models, sweep, verify
+from mpt_bayes.cli import compare, data, demo, lm, models, reproduce, sweep, verify
 
 app = typer.Typer(
     help="Masked-prediction scores beside the log marginal likelihood.",
@@ -21,6 +21,7 @@ app.command("compare")(compare.compare)
 app.command("data")(data.data)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)
+app.command("reproduce")(reproduce.reproduce)
 app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
 app.add_typer(lm.app, name="lm")

@@ -22,9 +22,7 @@ def comparison_report(result: Comparison, *, title: str = "") -> RenderableType:
     """Both sides of the identity in total and per datum, and the curve."""
     score = result.cumulative_score
     n = score.n_data
-    both = Table("", "total, nats", "per datum, nats", title=Text(title), title_justify="left")
-    for column in both.columns[1:]:
-        column.justify = "right"
+    both = number_table("", "total, nats", "per datum, nats", title=title)
     exact = result.log_marginal_likelihood
     inner = result.log_marginal_likelihood_inner_standard_error
     name = "log marginal likelihood" + (" (exact)" if inner is None else "")
@@ -45,9 +43,7 @@ def comparison_report(result: Comparison, *, title: str = "") -> RenderableType:
 
 def curve_table(curve: ScoreCurve) -> Table:
     """S(m) per datum; of long curves about a dozen sizes, the first and last among them."""
-    table = Table("hidden m", "rate", "S(m) per datum", "± SE", "partial sum per datum")
-    for column in table.columns:
-        column.justify = "right"
+    table = number_table("hidden m", "rate", "S(m) per datum", "± SE", "partial sum per datum", words=0)
     n, dim = curve.total.n_data, len(curve.scores)
     shown = np.unique(np.linspace(0, dim - 1, min(dim, SHOWN_SIZES)).round().astype(int))
     for i in shown:
@@ -64,18 +60,8 @@ def curve_table(curve: ScoreCurve) -> Table:
 def sweep_report(result: Sweep, *, title: str = "") -> RenderableType:
     """The score at each rate, and what D times it misses log p(x) by."""
     n = result.n_data
-    table = Table(
-        "rate",
-        "hidden m",
-        "S(m) per datum",
-        "± SE",
-        "bias of D·S(m)",
-        "± SE",
-        title=title or None,
-        title_justify="left",
-    )
-    for column in table.columns:
-        column.justify = "right"
+    headings = ("rate", "hidden m", "S(m) per datum", "± SE", "bias of D·S(m)", "± SE")
+    table = number_table(*headings, title=title, words=0)
     for i, rate in enumerate(result.rates):
         table.add_row(
             f"{rate:g}",
@@ -106,6 +92,14 @@ def verification_report(result: Verification, *, title: str = "") -> RenderableT
     outcome = broken or [Text("All identities that apply hold.")]
     notes = [result.note] if result.note else []
     return Group(table, *outcome, f"{result.n_rows} rows, seed {result.seed}", *notes)
+
+
+def number_table(*headings: str, title: str = "", words: int = 1) -> Table:
+    """A table whose first `words` columns hold words and whose others hold numbers."""
+    table = Table(title=Text(title) if title else None, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < words else "right")
+    return table
 
 
 def number(value: float | None) -> str:

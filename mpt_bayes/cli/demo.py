@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import RenderableType
-from rich.table import Table
 
 import mpt_bayes as mb
 from mpt_bayes import datasets
 from mpt_bayes.cli import builders, demo_antibody, output
 from mpt_bayes.masks import MaskDesign, RandomOrders
 from mpt_bayes.plots import plot_comparison
+from mpt_bayes.report import number_table
 
 
 @dataclass(frozen=True)
@@ -96,19 +96,9 @@ def _draw(result: mb.Comparison, case: Case, folder: Path) -> None:
 
 
 def _report(rows: list[Any]) -> RenderableType:
-    table = Table(
-        "",
-        "log p(x)",
-        "Σ S(m)",
-        "± SE",
-        "difference",
-        "seconds",
-        title="Exact log p(x) beside the cumulative score, nats, total over the data",
-        title_justify="left",
-    )
+    title = "Exact log p(x) beside the cumulative score, nats, total over the data"
+    table = number_table("", "log p(x)", "Σ S(m)", "± SE", "difference", "seconds", title=title)
     table.columns[0].no_wrap = True
-    for column in table.columns[1:]:
-        column.justify = "right"
     for case, result, seconds in rows:
         score = result.cumulative_score
         table.add_row(

@@ -11,6 +11,7 @@ from mpt_bayes.cli import output
 from mpt_bayes.cli.lm_options import ModelChoice
 from mpt_bayes.lm.twin import TwinCurves, twin_curves
 from mpt_bayes.plots import plot_twin_curves
+from mpt_bayes.report import number_table
 
 N_SEQUENCES = 14
 PASSES = 32
@@ -43,9 +44,7 @@ def _draw(result: TwinCurves, folder: Path) -> None:
 
 def _report(result: TwinCurves, seconds: float) -> Table:
     title = f"Expected order-agnostic log-likelihood of {len(result.model)} antibody domains, nats"
-    table = Table("", "Σ S(m)", "± SE", "per token", "seconds", title=title, title_justify="left")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = number_table("", "Σ S(m)", "± SE", "per token", "seconds", title=title)
     for name, score in (("antibody BERT", result.model), ("same, random weights", result.twin)):
         error = score.total.standard_error or 0.0
         per_token = score.perplexity.mean_nats_per_token

@@ -13,6 +13,7 @@ from mpt_bayes.cli import lm_options as choices
 from mpt_bayes.cli import options, output
 from mpt_bayes.lm.twin import TwinCurves, twin_curves
 from mpt_bayes.plots import plot_twin_curves
+from mpt_bayes.report import number_table
 
 Bins = Annotated[int, typer.Option(help="Bins of the mask rate.", min=1)]
 
@@ -65,9 +66,8 @@ def curve(
 
 
 def _report(result: TwinCurves, bins: int) -> Table:
-    table = Table(title=f"nats per hidden token by mask rate ({result.model.model})", title_justify="left")
-    for heading in ("mask rate", "model", "random twin"):
-        table.add_column(heading, justify="right")
+    title = f"nats per hidden token by mask rate ({result.model.model})"
+    table = number_table("mask rate", "model", "random twin", title=title, words=0)
     frames = [result.model.rate_curve(bins), result.twin.rate_curve(bins)]
     for (_, ours), (_, theirs) in zip(frames[0].iterrows(), frames[1].iterrows(), strict=True):
         table.add_row(f"{ours.rate:.3f}", _cell(ours), _cell(theirs))

@@ -12,6 +12,7 @@ from mpt_bayes.cli import options, output
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm.pretraining import RunComparison, RunFolder, Study, compare_runs
 from mpt_bayes.lm.pretraining import pretrain as pretrained
+from mpt_bayes.report import number_table
 
 Config = Annotated[Path, typer.Argument(help="A TOML file: one configuration, or one with [variants.NAME] tables.")]
 Out = Annotated[Path, typer.Option(help="Folder to record in; each variant gets a folder of its own inside.")]
@@ -46,11 +47,8 @@ def pretrain(
 
 def _report(comparisons: list[RunComparison]) -> Table:
     known = "share" in comparisons[0].row
-    table = Table("run", "area Σ S(m)", "± SE", f"over {comparisons[0].name}", "± SE", "over untrained", "± SE")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for heading in ["share", "± SE"] * known + ["FLOPs", "weights"]:
-        table.add_column(heading, justify="right")
+    headings = ["run", "area Σ S(m)", "± SE", f"over {comparisons[0].name}", "± SE", "over untrained", "± SE"]
+    table = number_table(*headings, *["share", "± SE"] * known, "FLOPs", "weights")
     for comparison in comparisons:
         row = comparison.row
         numbers = [f"{row[key]:.3f}" for key in ("area", "area_standard_error")]

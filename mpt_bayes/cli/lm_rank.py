@@ -12,6 +12,7 @@ from mpt_bayes.cli import options, output
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm import EncodedText, MaskedLM
 from mpt_bayes.lm.rank import RankTable, representation_rank
+from mpt_bayes.report import number_table
 
 Models = Annotated[list[str], typer.Argument(help="Run folders of `lm pretrain`, model folders or hub names.")]
 Input = Annotated[Path | None, typer.Option("--input", help="Lines of text; by default a run's held-out sequences.")]
@@ -64,11 +65,8 @@ def _loaded(name: str, source: Path | None) -> tuple[MaskedLM, list[EncodedText]
 def _report(tables: list[RankTable]) -> Table:
     first = tables[0]
     centring = ", centred" if first.center else ""
-    report = Table(
-        title=f"effective rank at τ = {first.tau:g}{centring}; mask rate {first.rate:g}", title_justify="left"
-    )
-    for heading in ("model", "layer", "without [MASK]", "with [MASK]", "gap", "[MASK] rows", "width"):
-        report.add_column(heading, justify="left" if heading == "model" else "right")
+    title = f"effective rank at τ = {first.tau:g}{centring}; mask rate {first.rate:g}"
+    report = number_table("model", "layer", "without [MASK]", "with [MASK]", "gap", "[MASK] rows", "width", title=title)
     for table in tables:
         for row in table.layers:
             mask = "none" if row.mask is None else str(row.mask)

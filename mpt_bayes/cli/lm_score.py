@@ -12,6 +12,7 @@ from mpt_bayes import lm
 from mpt_bayes.cli import lm_options as choices
 from mpt_bayes.cli import options, output
 from mpt_bayes.errors import ArgumentError
+from mpt_bayes.report import number_table
 
 Measure = Literal["score", "pll-original", "pll-whole-word", "pll-within-word"]
 What = Annotated[Measure, typer.Option("--measure", help="The order-agnostic score, or a pseudo-log-likelihood.")]
@@ -78,9 +79,8 @@ def _variant(measure: Measure) -> lm.Variant:
 
 
 def _report(result: lm.CorpusScore) -> Table:
-    table = Table(title=f"{result.total.estimand}, nats ({result.model})", title_justify="left")
-    for heading in ("text", "tokens", "total", "± SE", "per token", "perplexity"):
-        table.add_column(heading, justify="left" if heading == "text" else "right")
+    title = f"{result.total.estimand}, nats ({result.model})"
+    table = number_table("text", "tokens", "total", "± SE", "per token", "perplexity", title=title)
     for row in result.rows[:SHOWN]:
         if isinstance(row, lm.Skipped):
             table.add_row(row.name, "", f"skipped: {row.reason}", "", "", "")

@@ -8,13 +8,13 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 import mpt_bayes as mb
 from mpt_bayes.cli import builders, options, output
 from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.plots import plot_models
+from mpt_bayes.report import number_table
 
 ModelNames = Annotated[
     list[str],
@@ -102,11 +102,8 @@ def _fitted(name: str, data: Dataset, settings: builders.ModelOptions) -> builde
 
 
 def _report(result: mb.ModelComparison, data: str) -> RenderableType:
-    table = Table(title=f"Models on {data}: nats, total over rows (rank)")
-    table.add_column("criterion")
+    table = number_table("criterion", *result.criteria, title=f"Models on {data}: nats, total over rows (rank)")
     ranks = result.ranks()
-    for name in result.criteria:
-        table.add_column(name, justify="right")
     for column, by_model in ranks.items():
         cells = []
         for name, rank in by_model.items():

@@ -76,13 +76,19 @@ class Dataset:
         )
 
 
+Reading = tuple[Any, tuple[str, ...], Any]
+"""Values (N, D), the names of the columns, and inputs (D,) of a series or None."""
+Reader = Callable[[Any], Reading]
+"""From the module that carries a data set."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How a data set is read: the package it ships in, where its numbers come from, and a reader."""
 
     package: str
     source: str
-    read: Callable[[Any], tuple[Any, tuple[str, ...], Any]]
+    read: Reader
 
     @property
     def is_installed(self) -> bool:
@@ -148,34 +154,34 @@ def _dataset(name: str, values: Any, columns: tuple[str, ...], source: str, inpu
     )
 
 
-def _scikit_learn(loader: str) -> Callable[[Any], tuple[Any, tuple[str, ...], Any]]:
-    def read(module: Any) -> tuple[Any, tuple[str, ...], Any]:
+def _scikit_learn(loader: str) -> Reader:
+    def read(module: Any) -> Reading:
         bunch = getattr(module, loader)()
         return bunch.data, tuple(str(column) for column in bunch.feature_names), None
 
     return read
 
 
-def _yearly(years: str, values: str) -> Callable[[Any], tuple[Any, tuple[str, ...], Any]]:
-    def read(module: Any) -> tuple[Any, tuple[str, ...], Any]:
+def _yearly(years: str, values: str) -> Reader:
+    def read(module: Any) -> Reading:
         frame = module.load_pandas().data
         return frame[values].to_numpy()[None], tuple(f"{year:.0f}" for year in frame[years]), frame[years].to_numpy()
 
     return read
 
 
-def _co2(module: Any) -> tuple[Any, tuple[str, ...], Any]:
+def _co2(module: Any) -> Reading:
     monthly = module.load_pandas().data["co2"].resample("MS").mean()
     middle = monthly.index.year + (monthly.index.month - 0.5) / 12
     return monthly.to_numpy()[None], tuple(monthly.index.strftime("%Y-%m")), middle.to_numpy()
 
 
-def _elnino(module: Any) -> tuple[Any, tuple[str, ...], Any]:
+def _elnino(module: Any) -> Reading:
     frame = module.load_pandas().data.set_index("YEAR")
     return frame.to_numpy(), tuple(frame.columns), None
 
 
-def _mnist(module: Any) -> tuple[Any, tuple[str, ...], Any]:
+def _mnist(module: Any) -> Reading:
     pixels, _ = module.mnist_data()
     return pixels, tuple(f"pixel_{i // 28}_{i % 28}" for i in range(pixels.shape[1])), None
 

@@ -88,7 +88,11 @@ def plan(model: ConditionalModel, x: Tensor, *, n_pilot: int = 300, generator: t
 
     Args:
         n_pilot: masks; more of them predict better; at least 24.
-        x, generator: as in `cumulative_score`.
+        x, generator: as in `cumulative_score`; x without missing entries.
+
+    Raises:
+        ArgumentError: fewer than 24 masks.
+        DataError: as `cumulative_score`.
 
     Example:
         >>> import torch, mpt_bayes as mb

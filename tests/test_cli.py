@@ -1,6 +1,7 @@
 """The command line from outside: exit codes, standard output and standard error."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import resources
@@ -278,3 +279,11 @@ def test_odd_numbers_are_bad_input(arguments, words, table, capsys):
 def test_the_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == "mpt-bayes 0.1.0\n"
+
+
+def test_an_output_without_greek_letters_is_no_traceback(table):
+    command = [sys.executable, "-m", "mpt_bayes", "compare", "gaussian", "--data", table, "--orders", "2"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"S(m)" in done.stdout

@@ -300,3 +300,11 @@ def test_a_score_that_is_not_finite_names_the_text():
         lm.module.cls.predictions.bias[7] = float("nan")
     with pytest.raises(DataError, match="'the cat …' is not finite"):
         mb.lm.score(lm, ["the cat"])
+
+
+def test_a_dictionary_of_texts_is_refused_and_not_its_keys_scored():
+    lm = support.tiny_lm("bert")
+    with pytest.raises(ArgumentError, match="texts is a dict: pass its values"):
+        mb.lm.score(lm, {"a name": SENTENCES[0]})
+    with pytest.raises(DataError, match="row 1 is a int"):
+        mb.lm.score(lm, [SENTENCES[0], 3])

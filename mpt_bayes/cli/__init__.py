@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 import warnings
@@ -20,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from mpt_bayes.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Σ shows a question mark, not a traceback
     given = list(sys.argv[1:] if arguments is None else arguments)
     words = [word for word in given if word != "--debug"]
     plain_warning = warnings.showwarning

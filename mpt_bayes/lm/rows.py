@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,6 +38,8 @@ def encoded_rows(
         raise ArgumentError(f"empty is {empty!r}: expected 'error' or 'skip'")
     if isinstance(texts, str) or not len(texts):
         raise ArgumentError("texts must be a list of at least one text: for a single one pass [text]")
+    if isinstance(texts, Mapping):
+        raise ArgumentError(f"texts is a {type(texts).__name__}: pass its values as the texts, its keys as names")
     for label, other in (("prompts", prompts), ("names", names)):
         if other is not None and len(other) != len(texts):
             raise ArgumentError(f"{label} has {len(other)} entries for {len(texts)} texts: give one each")
@@ -47,6 +49,8 @@ def encoded_rows(
         if isinstance(text, str) and empty == "skip" and not (text.strip() and has_tokens(model.tokenizer, text)):
             rows.append(Row(row, name, (), reason="the text is empty"))
             continue
+        if not isinstance(text, Text):
+            raise DataError(f"row {row} is a {type(text).__name__}: expected a text, or an EncodedText")
         if isinstance(text, EncodedText):
             encoded = model.checked(text, row)
         else:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.estimation.allocation import SizeBins
-from mpt_bayes.estimation.control import ControlVariate
+from mpt_bayes.estimation.control import ControlVariate, local_scale
 from mpt_bayes.estimation.tally import Tally
 
 FOLDS = 5
@@ -87,7 +87,19 @@ class Round:
         zero = torch.zeros(len(self.counts), values.shape[1], dtype=torch.float64)
         centred = values - (zero.index_add(0, self.bins, values) / n)[self.bins]
         each = n / (n - 1) * zero.index_add(0, self.bins, centred.square())
-        return each.sum(0), (each.square() / (n - 1)).sum(0)
+        return each.sum(0), (each.square() / (n - 1)).sum(0) * self._tails
+
+    @property
+    def _tails(self) -> float:
+        """How much more a variance estimate varies than among normal residuals: 1 + excess kurtosis / 2, at least 1.
+
+        The variance of a sample variance is v² (2 / (n - 1) + excess / n); bins are too small to tell, so the kurtosis
+        is that of all residuals over their smoothed scale.
+        """
+        dim = self.values.shape[2]
+        ratio = (self.residual / local_scale(self.sizes, self.residual, dim)[self.sizes - 1]).square()
+        mean = float(ratio.mean())
+        return max(1.0, 1 + (float(ratio.square().mean()) / mean**2 - 3) / 2) if mean > 0 else 1.0
 
 
 def cross_fits(scored: Scored, known: Scored) -> Iterator[tuple[Tensor, ControlVariate]]:

@@ -18,7 +18,7 @@ class Partitions(CumulativeDesign):
     """For every size m, `n_partitions` independent random partitions into ceil(D/m) masks of m coordinates.
 
     Every coordinate is hidden at least once, and exactly once where m divides D ("fully explored" masking, Zheng et
-    al. 2025); where it does not, the last block wraps around to the first, so that every mask is uniform of size m.
+    al. 2020); where it does not, the last block wraps around to the first, so that every mask is uniform of size m.
     The masks of a partition are one cluster. It lowers the variance on average over models, not for every model.
 
     Example:

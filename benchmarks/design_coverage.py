@@ -63,7 +63,7 @@ def models() -> dict[str, tuple[JointModel, torch.Tensor]]:
 
 
 def designs() -> list[MaskDesign]:
-    """Every design, at about a hundred masks; policies at two hundred."""
+    """Every design: about a hundred masks, two hundred for policies and distinct masks, and 60 orders or more."""
     spans = M.SpanPolicy(0.4, 2.0)
     table = M.CoordinatePolicy(tuple(np.linspace(0.2, 0.7, DIM).round(2).tolist()))
     words = M.WordPolicy((0, 0, 1, 2, 2, 3, 4, 4, 5, 6), 0.4)
@@ -72,12 +72,12 @@ def designs() -> list[MaskDesign]:
         M.RandomRate(100),
         M.StratifiedSizes(100, replicates=10),
         M.PerSize(10),
-        M.EnumeratedEnds(10),
+        M.EnumeratedEnds(20),
         M.Partitions(4),
         M.CyclicWindows(6, 3),
-        M.RandomOrders(12),
-        M.AntitheticOrders(20),
-        M.CyclicOrders(8, 3),
+        M.RandomOrders(64),
+        M.AntitheticOrders(64),
+        M.CyclicOrders(20, 3),
         M.PolicyMasks(spans, 200, uniform_share=0.5),
         M.PolicyMasks(table, 200, uniform_share=0.5),
         M.PolicyMasks(words, 200, uniform_share=0.5),
@@ -87,7 +87,7 @@ def designs() -> list[MaskDesign]:
 def label(work: MaskDesign | Budget) -> str:
     """Short enough for a table."""
     if isinstance(work, M.PolicyMasks):
-        return f"{type(work.policy).__name__}, half uniform, {work.n_masks}"
+        return f"{type(work.policy).__name__}, {work.uniform_share:.0%} uniform, {work.n_masks}"
     return repr(work)
 
 

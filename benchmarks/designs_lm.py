@@ -42,13 +42,16 @@ def bound() -> TextConditional:
 def collect(file: Path, draws: int, seed: int) -> None:
     """Plain draws with all their log-probabilities, kept as float32; resumed where an earlier call stopped."""
     text = bound()
-    hidden = mb.masks.UniformSize(draws).draw(text.dim, Stream(seed)).hidden
-    done = np.load(file)["logp"] if file.exists() else np.zeros((0, text.dim), np.float32)
-    while len(done) < draws:
-        part = hidden[len(done) : len(done) + 400]
-        done = np.concatenate([done, text.evaluate(part).to(torch.float32).numpy()])
-        np.savez(file, hidden=hidden[: len(done)].numpy(), logp=done)
-        print(f"{len(done)} of {draws}", flush=True)
+    new = mb.masks.UniformSize(draws).draw(text.dim, Stream(seed)).hidden.numpy()
+    hidden, log_prob = np.zeros((0, text.dim), bool), np.zeros((0, text.dim), np.float32)
+    if file.exists():
+        hidden, log_prob = (np.load(file)[name] for name in ("hidden", "logp"))
+    while len(hidden) < draws:
+        part = new[len(hidden) : len(hidden) + 400]
+        values = text.evaluate(torch.tensor(part)).to(torch.float32).numpy()
+        hidden, log_prob = np.concatenate([hidden, part]), np.concatenate([log_prob, values])
+        np.savez(file, hidden=hidden, logp=log_prob)
+        print(f"{len(hidden)} of {draws}", flush=True)
 
 
 class Pool:

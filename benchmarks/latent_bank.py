@@ -57,9 +57,9 @@ def growth(model: mb.models.Mixture, x: Tensor, hidden: Tensor, path: Path) -> N
             rows, masks = (x[:100], hidden[:n]) if name == "masks" else (x[:n], hidden[:100])
             times.append(min(seconds(lambda: model.masked_log_prob(rows, masks)) for _ in range(REPEATS)))  # noqa: B023
         axis.plot(numbers, times, "o-")
-        axis.set(xlabel=f"{name} (100 {'rows' if name == 'masks' else 'masks'})", xlim=(0, None), ylim=(0, None))
+        axis.set(xlabel=f"{name} (100 {'rows' if name == 'masks' else 'masks'})", xlim=(0, None))
         print(f"{name}: " + ", ".join(f"{n}: {t:.4f} s" for n, t in zip(numbers, times, strict=True)))
-    axes[0].set_ylabel("processor seconds")
+    axes[0].set(ylabel="processor seconds", ylim=(0, None))
     figure.suptitle("Gaussian mixture, 100 components, 100 coordinates: all conditionals")
     figure.savefig(path, dpi=110)
 

@@ -121,3 +121,11 @@ def test_improper_priors_are_refused(build):
 def test_a_category_outside_is_named():
     with pytest.raises(mb.errors.DataError, match="row 1"):
         mb.models.BetaBernoulli(1.0, 1.0, dim=2).log_marginal_likelihood(torch.tensor([[0, 1], [2, 0]]))
+
+
+def test_large_alphabets_cost_only_the_categories_that_occur(rng):
+    model = mb.models.DirichletCategorical(torch.full((30_000,), 0.01, dtype=torch.float64), dim=6)
+    x = torch.from_numpy(rng.integers(0, 30_000, (4, 6)))
+    x[:, 1] = x[:, 0]
+    assert abs(mb.compare(model, x, design=mb.masks.RandomOrders(4)).z) < 5
+    torch.testing.assert_close(model.exact_curve(x).sum(1), model.log_marginal_likelihood(x), atol=1e-10, rtol=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Self, final
 
 import torch
@@ -48,8 +49,9 @@ class PolyaUrn(JointModel):
         """(N, P, D) log p(x_j | x_visible) from the counts of the visible part."""
         checked_hidden(hidden, self.dim, self.device)
         x = self._checked(x)
-        counts = self._counts(x, ~hidden)  # (N, P, A)
-        mine = counts.gather(2, x[:, None].expand(-1, len(hidden), -1))  # visible coordinates equal to x_j, (N, P, D)
+        mine = torch.zeros(len(x), *hidden.shape, dtype=torch.float64, device=self.device)  # visible ones equal to x_j
+        for value, count in self._counts(x, ~hidden):
+            mine = torch.where((x == value)[:, None], count[..., None], mine)
         alpha = self.concentration[x][:, None]
         log_prob = (alpha + mine).log() - (self.concentration.sum() + (~hidden).sum(1)).log()[:, None]
         return torch.where(hidden, log_prob, 0)
@@ -61,10 +63,11 @@ class PolyaUrn(JointModel):
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log p(x_visible): rising factorials of the counts."""
         checked_subsets(visible, self.dim, "visible", self.device)
-        counts = self._counts(self._checked(x), visible)
-        up_to = _from_zero(self._log_value)  # (A, D + 1)
-        by_value = up_to[torch.arange(len(up_to), device=self.device), counts]
-        return by_value.sum(2) - _from_zero(self._log_total)[visible.sum(1)]
+        x = self._checked(x)
+        total = -_from_zero(self._log_total)[visible.sum(1)].expand(len(x), -1)
+        for value, count in self._counts(x, visible):
+            total = total + _from_zero(self._log_value[value])[count.long()]
+        return total
 
     def exact_curve(self, x: Tensor) -> Tensor:
         """(N, D) S(m), m = 1..D, in closed form: no masks at all.
@@ -77,13 +80,13 @@ class PolyaUrn(JointModel):
         One (D, D) table for every distinct pair (v, n_v) in the data.
         """
         x = self._checked(x)
-        totals = self._counts(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]  # (N, A)
+        everything = torch.ones(1, self.dim, dtype=torch.bool, device=self.device)
         curve = -self._log_total.expand(len(x), -1).clone()
-        for value in range(totals.shape[1]):
-            for count in totals[:, value].unique().tolist():
+        for value, totals in self._counts(x, everything):
+            for count in totals.long().unique().tolist():
                 if count:
                     mean_log = self._hypergeometric(count - 1) @ self._log_value[value, :count]
-                    curve[totals[:, value] == count] += count / self.dim * mean_log
+                    curve[totals[:, 0] == count] += count / self.dim * mean_log
         return curve.flip(1)
 
     def _hypergeometric(self, marked: int) -> Tensor:
@@ -103,11 +106,11 @@ class PolyaUrn(JointModel):
         )  # the terms sum to 1; this removes lgamma's rounding
         return prob.to(self.device)
 
-    def _counts(self, x: Tensor, subsets: Tensor) -> Tensor:
-        """(N, P, A) how often each category occurs in each subset."""
+    def _counts(self, x: Tensor, subsets: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Each category that occurs in x with its (N, P) counts in the subsets: one matrix product each."""
         indicator = subsets.T.to(torch.float64)
-        by_value = [(x == v).to(torch.float64) @ indicator for v in range(len(self.concentration))]
-        return torch.stack(by_value, 2).to(torch.int64)
+        for value in x.unique().tolist():
+            yield value, (x == value).to(torch.float64) @ indicator
 
     def _checked(self, x: Tensor) -> Tensor:
         x = checked_data(x, self.dim, dtype=torch.int64, device=self.device)

@@ -46,7 +46,7 @@ def model_of(decoder: torch.nn.Linear, **options: object) -> mb.models.LatentQua
     return mb.models.LatentQuadrature.bernoulli(decoder, 2, **options)
 
 
-def train(objective: str, x: Tensor, seconds: float, checkpoints: int, rows_checked: int) -> list[dict[str, float]]:
+def train(objective: str, x: Tensor, options: argparse.Namespace) -> list[dict[str, float]]:
     """Adam for a number of processor seconds; log p per datum at each checkpoint (whose time is not counted)."""
     decoder = fresh_decoder(x)
     grid = model_of(decoder, n_nodes=40, half_width=4.5, dtype=torch.float32)
@@ -55,7 +55,7 @@ def train(objective: str, x: Tensor, seconds: float, checkpoints: int, rows_chec
     encoder.bias.data.zero_()
     optimiser = torch.optim.Adam([*decoder.parameters(), *encoder.parameters()], lr=LEARNING_RATE)
     data, history, spent, step = x.float(), [], 0.0, 0
-    while len(history) < checkpoints:
+    while len(history) < options.checkpoints:
         start = time.process_time()
         stream = Stream(0).child("step", step)
         chosen = torch.randint(len(x), (BATCH,), generator=stream.child("rows").generator())
@@ -78,8 +78,8 @@ def train(objective: str, x: Tensor, seconds: float, checkpoints: int, rows_chec
         optimiser.step()
         step += 1
         spent += time.process_time() - start
-        if spent >= seconds * (len(history) + 1) / checkpoints:
-            history.append(evaluate(decoder, x, spent, step, rows_checked))
+        if spent >= options.seconds * (len(history) + 1) / options.checkpoints:
+            history.append(evaluate(decoder, x[: options.evaluate], spent, step, options.check))
     return history
 
 
@@ -100,15 +100,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=40, help="processor time of each training")
     parser.add_argument("--checkpoints", type=int, default=2)
-    parser.add_argument("--check", type=int, default=300, help="rows on which the error of the grid is measured")
+    parser.add_argument("--check", type=int, default=100, help="rows on which the error of the grid is measured")
+    parser.add_argument("--objectives", nargs="+", default=["masked", "elbo", "evidence"])
+    parser.add_argument("--evaluate", type=int, default=1000, help="rows on which log p is averaged")
     parser.add_argument("--out", type=Path, default=Path("runs/binary_digits"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     x = digits(arguments.rows)
     arguments.out.mkdir(parents=True, exist_ok=True)
     results = {}
-    for objective in ("elbo", "masked", "evidence"):
-        results[objective] = train(objective, x, arguments.seconds, arguments.checkpoints, arguments.check)
+    for objective in arguments.objectives:
+        results[objective] = train(objective, x, arguments)
         for point in results[objective]:
             print(
                 f"{objective:9} {point['seconds']:6.1f} s {point['step']:5d} steps log p {point['log_p']:.3f} a digit"

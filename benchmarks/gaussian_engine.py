@@ -178,6 +178,8 @@ def draw(results: dict[str, object], path: Path) -> None:
     right.plot(sizes, [seconds[-1] * (d / sizes[-1]) ** 2 for d in sizes], "--", label="D²")
     right.plot(sizes, [seconds[-1] * (d / sizes[-1]) ** 3 for d in sizes], ":", label="D³")
     right.set(xscale="log", yscale="log", xlabel="D", title="low rank, K = 10")
+    right.minorticks_off()
+    right.set_xticks(sizes, [str(d) for d in sizes])
     right.legend(frameon=False)
     figure.savefig(path)
 

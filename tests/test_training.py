@@ -61,7 +61,9 @@ def test_objectives_agree_on_models_with_and_without_a_fast_path():
     assert abs(float(values.mean() - exact)) < 4 * float(values.std()) / 300**0.5
 
 
-@pytest.mark.parametrize("objective", [CumulativeScore(), RandomRate(16)], ids=repr)
+@pytest.mark.parametrize(
+    "objective", [CumulativeScore(), pytest.param(RandomRate(16), marks=pytest.mark.slow)], ids=repr
+)
 def test_ppca_reaches_the_closed_form_maximum(objective):
     x = published(600)
     best = mb.models.PPCA(latent_dim=2).fit(x)

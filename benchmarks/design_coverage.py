@@ -177,7 +177,7 @@ def draw_figure(lines: list[Line], file: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlim(91, 99)
     axes.set_xlabel(f"coverage of 95% intervals over {lines[0].runs:,} runs, %")
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="lower left", fontsize=8)
     figure.savefig(file, dpi=110)
 
 

@@ -287,3 +287,12 @@ def test_an_output_without_greek_letters_is_no_traceback(table):
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert b"S(m)" in done.stdout
+
+
+def test_an_interrupted_command_says_so(table, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mpt_bayes.compare", interrupted)
+    assert main(["compare", "gaussian", "--data", table]) == 130
+    assert capsys.readouterr().err == "mpt-bayes: interrupted\n"

@@ -334,3 +334,15 @@ def test_a_fault_is_seen_where_masks_are_sampled_too():
     report = mb.verify(Wrapped(model, masked=size_dependent(model)), rows(model, 6))
     assert report["identity"].unit == "standard errors"
     assert {"identity", "chain rule"} <= set(report.failures)
+
+
+def test_few_orders_raise_no_false_alarm():
+    """With two orders t has one degree of freedom: beyond 4 naive standard errors in a case of six."""
+    model, x = (
+        Gaussian(torch.zeros(14), torch.eye(14) + 0.9),
+        torch.randn(1, 14, generator=torch.Generator().manual_seed(0)),
+    )
+    for seed in range(60):
+        report = mb.verify(model, x, n_orders=2, generator=torch.Generator().manual_seed(seed))
+        assert report["identity"].unit == "standard errors"
+        assert report.passed

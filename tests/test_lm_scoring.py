@@ -217,6 +217,12 @@ def test_row_7_empty_texts_are_an_error_or_keep_their_place_with_a_reason():
         mb.lm.score(lm, ["", " "], empty="skip")
 
 
+def test_a_text_of_unknown_tokens_alone_is_refused():
+    lm = support.tiny_lm()
+    with pytest.raises(DataError, match="row 1: none of its 2 tokens is known"):
+        mb.lm.score(lm, ["the cat", "QUIX QUUX"], budget=8)
+
+
 def test_repeated_texts_are_scored_once_and_their_errors_add():
     lm = support.tiny_lm()
     once = mb.lm.score(lm, SENTENCES[:1], budget=20)

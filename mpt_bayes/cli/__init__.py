@@ -37,11 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if text:  # no arguments at all: the help has been shown
             print("mpt-bayes:", " ".join(text.split()), file=sys.stderr)
         return BAD_INPUT
-    except (KeyboardInterrupt, typer.Abort):
-        print("mpt-bayes: interrupted", file=sys.stderr)
-        return INTERRUPTED
     finally:
         warnings.showwarning = plain_warning
+    if code == INTERRUPTED:  # what typer makes of Ctrl-C
+        print("mpt-bayes: interrupted", file=sys.stderr)
     return int(code or 0)
 
 

@@ -41,7 +41,8 @@ def verify(
     """Hold a model to the identities of a coherent joint distribution and of independent masked prediction.
 
     chain rule: Σ_t log p(x_π(t) | x_π(<t)) is the same for every order π. ratio of marginals: log p(x_j | x_R) =
-    log p(x_j, x_R) - log p(x_R). identity: Σ_m S(m) = log p(x), within 4 standard errors. shares: Shapley shares
+    log p(x_j, x_R) - log p(x_R). identity: Σ_m S(m) = log p(x), within what 4 standard errors are to a normal variable
+    (few orders have the tails of Student's t). shares: Shapley shares
     from the conditionals sum to log p(x). relabelling: permuting the coordinates of model, data and masks changes
     nothing. batching: neither do the order of rows and masks, nor a row's company. hidden values: what is hidden
     changes no prediction of another coordinate. Models without a joint are held to those that apply.
@@ -183,9 +184,16 @@ def _identity(trial: _Trial, model: JointModel) -> Check:
     reason = f"{trial.n_orders} orders: difference {difference:+.4g} ± {error:.3g} nats over all rows"
     if abs(difference) <= trial.tolerance_for(exact, exact):  # orders that agree to rounding have no SE to speak of
         return trial.equal("identity", torch.tensor(score.value, dtype=exact.dtype), exact.sum().cpu(), reason)
-    size = abs(difference) / error if error else math.inf
+    size = _normal_equivalent(difference / error, score.degrees_of_freedom) if error else math.inf
     verdict = _verdict(size <= STANDARD_ERRORS)
     return Check("identity", IDENTITIES["identity"], size, STANDARD_ERRORS, "standard errors", verdict, reason)
+
+
+def _normal_equivalent(t: float, degrees_of_freedom: float) -> float:
+    """The size of a normal deviate as unlikely as this Student t: few orders give t heavy tails, no false alarms."""
+    from scipy import special  # slow to load
+
+    return -float(special.ndtri(special.stdtr(degrees_of_freedom, -abs(t))))
 
 
 def _shares(trial: _Trial, model: JointModel) -> Check:

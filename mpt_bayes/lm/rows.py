@@ -55,6 +55,11 @@ def encoded_rows(
             encoded = model.checked(text, row)
         else:
             encoded = model.encode(text, prompt="" if prompts is None else prompts[row], row=row)
+        if encoded.n_unknown == encoded.dim:
+            raise DataError(
+                f"row {row}: none of its {encoded.dim} tokens is known to the tokenizer: check the letter case, "
+                "and that text and tokenizer belong together"
+            )
         pieces = tuple(fitted(encoded, model.max_length, long_text, row))
         notes = [f"{encoded.n_unknown} tokens are unknown to the tokenizer"] * bool(encoded.n_unknown)
         dropped = encoded.dim - sum(piece.dim for piece in pieces)

@@ -73,6 +73,24 @@ def check_infinite(x: Tensor) -> None:
         raise DataError(f"x has an infinite entry in row {int(infinite.nonzero()[0])}: remove it or mend it")
 
 
+def check_complete(x: Tensor, work: str, name: str = "x") -> None:
+    """A missing entry is an error that names its row, for work that cannot integrate it out.
+
+    Raises:
+        DataError: no tensor, or a NaN.
+    """
+    checked_tensor(x, name)
+    if x.ndim != 2:
+        return  # the model's door names the shape
+    missing = x.isnan().any(1)
+    if bool(missing.any()):
+        raise DataError(
+            f"{name} has a missing entry (NaN) in row {int(missing.nonzero()[0])} ({int(missing.sum())} rows in all): "
+            f"{work} takes complete rows only; drop those rows, or score each model by itself, compare(..., "
+            "missing='marginalise')"
+        )
+
+
 def checked_missing(missing: Missing) -> Missing:
     """One of the two things a NaN can mean, or an error that names both."""
     if missing not in ("error", "marginalise"):

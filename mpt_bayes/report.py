@@ -7,9 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mpt_bayes.results import Comparison, ScoreCurve, Sweep, Verification
+from mpt_bayes.results import Attribution, Comparison, ScoreCurve, Sweep, Verification
 
 SHOWN_SIZES = 12
+SHOWN_SHARES = 20
 
 POSITIVE = (
     "A log density can be positive: a density has the inverse units of the data, and is above 1 where the data are "
@@ -74,6 +75,21 @@ def sweep_report(result: Sweep, *, title: str = "") -> RenderableType:
     exact = result.log_marginal_likelihood
     notes = [] if exact is None else [f"exact log p(x) per datum: {exact / n:.6f} nats; biases are per datum too"]
     return Group(table, *notes, *([POSITIVE] if bool((result.scores > 0).any()) else []))
+
+
+def attribution_report(result: Attribution, *, title: str = "") -> RenderableType:
+    """The share of each coordinate per datum and of the total, the largest first, and their sum."""
+    n = len(result.shares)
+    table = number_table("coordinate", "share per datum, nats", "± SE", "of the total", title=title)
+    for j in np.argsort(-np.abs(result.per_coordinate), kind="stable")[:SHOWN_SHARES]:
+        share = result.per_coordinate[j]
+        part = f"{share / result.total:.1%}" if result.total else "—"
+        table.add_row(str(j), f"{share / n:+.4f}", number(result.coordinate_standard_errors[j] / n), part)
+    dim = result.shares.shape[1]
+    notes = [f"the {SHOWN_SHARES} largest of {dim} shares"] if dim > SHOWN_SHARES else []
+    if bool((result.shares > 0).any()):
+        notes.append(POSITIVE)
+    return Group(table, f"sum of the shares: {result.total:.6f} nats over {n} rows ({result.design})", *notes)
 
 
 def verification_report(result: Verification, *, title: str = "") -> RenderableType:

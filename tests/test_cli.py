@@ -38,6 +38,7 @@ def test_json_is_all_there_is_on_standard_output(table, capsys):
         (["compare", "nothing", "--data", "TABLE"], "no model called 'nothing'"),
         (["compare", "gaussian"], "--data"),
         (["compare", "gaussian", "--data", "TABLE", "--orders", "4", "--exhaustive"], "choose one"),
+        (["attribution", "gaussian", "--data", "TABLE", "--orders", "4", "--exhaustive"], "choose one"),
         (["compare", "gaussian", "--data", "TABLE", "--ridge", "-1"], "--ridge is -1"),
     ],
 )
@@ -58,13 +59,13 @@ def schema(command):
     return json.loads((resources.files("mpt_bayes") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("command", ["compare", "sweep", "verify"])
+@pytest.mark.parametrize("command", ["attribution", "compare", "sweep", "verify"])
 def test_json_obeys_the_shipped_schema(command, table, capsys):
     assert main([command, "gaussian", "--data", table, "--json", "-"]) == 0
     jsonschema.Draft202012Validator(schema(command)).validate(json.loads(capsys.readouterr().out))
 
 
-@pytest.mark.parametrize("command", ["compare", "sweep", "verify"])
+@pytest.mark.parametrize("command", ["attribution", "compare", "sweep", "verify"])
 def test_schemas_refuse_a_document_without_its_model(command, table, capsys):
     main([command, "gaussian", "--data", table, "--json", "-"])
     content = json.loads(capsys.readouterr().out)
@@ -74,7 +75,8 @@ def test_schemas_refuse_a_document_without_its_model(command, table, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "words"), [("compare", "difference"), ("sweep", "bias"), ("verify", "relabelling")]
+    ("command", "words"),
+    [("attribution", "share"), ("compare", "difference"), ("sweep", "bias"), ("verify", "relabelling")],
 )
 def test_people_get_a_table_and_files_what_they_ask_for(command, words, table, capsys, tmp_path):
     target = tmp_path / "result.json"
@@ -83,11 +85,23 @@ def test_people_get_a_table_and_files_what_they_ask_for(command, words, table, c
     assert json.loads(target.read_text())["command"] == command
 
 
-@pytest.mark.parametrize("command", ["compare", "sweep"])
+@pytest.mark.parametrize("command", ["attribution", "compare", "sweep"])
 def test_plots_are_written(command, table, tmp_path):
     target = tmp_path / "figure.png"
     assert main([command, "gaussian", "--data", table, "--plot", str(target)]) == 0
     assert target.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("design", [[], ["--exhaustive"], ["--orders", "4"]])
+def test_shares_add_up_to_the_evidence(design, table, capsys):
+    assert main(["attribution", "gaussian", "--data", table, *design, "--json", "-"]) == 0
+    shares = json.loads(capsys.readouterr().out)
+    assert main(["compare", "gaussian", "--data", table, "--orders", "2", "--json", "-"]) == 0
+    exact = json.loads(capsys.readouterr().out)["log_marginal_likelihood"]["total"]
+    assert shares["total"] == pytest.approx(exact, rel=1e-12)
+    assert sum(shares["per_coordinate"]) == pytest.approx(exact, rel=1e-12)
+    assert np.shape(shares["shares"]) == (40, 5)
+    assert all(error > 0 for error in shares["per_coordinate_standard_error"]) == (design[:1] == ["--orders"])
 
 
 def test_a_plot_of_an_unknown_kind_is_bad_input(table, tmp_path, capsys):

@@ -86,3 +86,20 @@ def test_a_chain_needs_a_transition_and_enough_values():
         fit_hidden_markov(X[:, :1], "gaussian", 2)
     with pytest.raises(ArgumentError, match="n_states is 7 but x has 6 values"):
         fit_hidden_markov(X[:2], "gaussian", 7)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: mb.plan(MODEL, x), "x has .* row 4 .* plan takes complete rows only"),
+        (lambda x: mb.score_difference(MODEL, MODEL, x), "x has .* row 4 .* score_difference takes complete"),
+        (lambda x: mb.score_difference(MODEL, MODEL, X, other_x=x), "other_x has .* row 4 "),
+        (lambda x: mb.compare_models({"a": MODEL}, x), "x has .* row 4 .* compare_models takes complete"),
+        (lambda x: mb.compare_models({"a": MODEL}, X, test=x), "test has .* row 4 "),
+    ],
+)
+def test_row_25_what_cannot_marginalise_does_not_say_it_can(call, words):
+    x = X.clone()
+    x[4, 1] = torch.nan
+    with pytest.raises(DataError, match=words):
+        call(x)

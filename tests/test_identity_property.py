@@ -105,6 +105,17 @@ def test_mixtures_and_exchangeable_models(seed, dim, log_scale):
     assert_identity(chain, letters(seed, 2, dim, 3))
 
 
+@QUICK
+@given(SEEDS, DIMS, LOG_CONDITION, st.floats(0.5, 50))
+def test_student_t_and_mixtures_of_models(seed, dim, log_condition, freedom):
+    covariance, condition = ill_conditioned(seed, dim, log_condition), 10**log_condition
+    x = drawn(covariance, seed + 1)
+    assert_identity(mb.models.StudentT(normals(seed + 2, dim) / 1e4, covariance, freedom), x, condition)
+    assert_identity(mb.models.NormalInverseGamma(0.5, 2.0, 3.0, freedom, dim), x)
+    parts = [Gaussian(torch.zeros(dim), covariance), Gaussian(torch.zeros(dim), 2 * covariance)]
+    assert_identity(mb.models.ModelMixture(simplex(seed, 2), parts), x, condition)
+
+
 @pytest.mark.parametrize("log_condition", [0, 4, 8])
 def test_twelve_coordinates(log_condition):
     covariance = ill_conditioned(1, 12, log_condition)

@@ -104,6 +104,11 @@ def test_models_on_the_command_line():
     assert document["ranks"]["log marginal likelihood"]["gaussian"] == 1
 
 
+def test_row_25_models_refuses_missing_entries_without_advice_it_cannot_take():
+    with pytest.raises(DataError, match=r"co2 has a missing .* mpt-bayes models takes complete rows only"):
+        CliRunner().invoke(app, ["models", "gp", "--data", "co2"], catch_exceptions=False, standalone_mode=False)
+
+
 def test_experiments_are_reproduced_by_name(tmp_path):
     run = CliRunner().invoke(app, ["reproduce", "fourier_regression", "--quick", "--out", str(tmp_path)])
     assert run.exit_code == 0, run.output

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mpt_bayes import __version__
-from mpt_bayes.cli import compare, data, demo, lm, models, reproduce, sweep, verify
+from mpt_bayes.cli import attribution, compare, data, demo, lm, models, reproduce, sweep, verify
 
 app = typer.Typer(
     help="Masked-prediction scores beside the log marginal likelihood.",
@@ -17,6 +17,7 @@ app = typer.Typer(
     epilog="Add --debug to any command for the full traceback of an error.",
 )
 
+app.command("attribution")(attribution.attribution)
 app.command("compare")(compare.compare)
 app.command("data")(data.data)
 app.command("demo")(demo.demo)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 
 import mpt_bayes as mb
+from mpt_bayes.checks import check_complete
 from mpt_bayes.cli import builders, options, output
 from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError, DataError
@@ -57,6 +58,7 @@ def models(
     """Evidence, leave-one-out, rates and conditional marginal likelihood side by side, and where they disagree."""
     design = options.design_from(orders, masks_per_size, exhaustive)
     table = options.data_from(data, standardise)
+    check_complete(table.x, "mpt-bayes models", data)
     held_out = None if test is None else _held_out(test, standardise)
     with output.working("comparing models") as clock:
         settings = builders.ModelOptions(latent_dim, kernel, ridge, components=components)

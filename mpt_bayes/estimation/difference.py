@@ -8,6 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import check_complete
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.estimation.curve import cumulative_score
@@ -41,7 +42,7 @@ def score_difference(
 
     Raises:
         ArgumentError: different dimensions, or models made of draws (their inner errors would be lost).
-        DataError: different shapes; otherwise as `cumulative_score`.
+        DataError: different shapes, missing entries; otherwise as `cumulative_score`.
 
     Example:
         >>> import torch, mpt_bayes as mb
@@ -55,6 +56,9 @@ def score_difference(
         raise ArgumentError(f"first has {first.dim} coordinates and second {second.dim}: they share no masks")
     if is_made_of_draws(first) or is_made_of_draws(second):
         raise ArgumentError("a model made of draws has an inner error: score the two apart and subtract the estimates")
+    check_complete(x, "score_difference")
+    if other_x is not None:
+        check_complete(other_x, "score_difference", "other_x")
     if other_x is not None and other_x.shape != x.shape:
         raise DataError(f"x has shape {tuple(x.shape)} and other_x {tuple(other_x.shape)}: rows are compared in pairs")
     both_fast = isinstance(first, HasOrderCurve) and isinstance(second, HasOrderCurve)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import check_complete
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import log_marginal_likelihood
@@ -48,6 +49,7 @@ def compare_models(
     Raises:
         ArgumentError: no models, different dimensions, a rate outside (0, 1], a fraction outside [0, 1), some models
             with an exact log marginal likelihood and some without.
+        DataError: missing entries; otherwise as `score_curve`.
 
     Example:
         >>> import torch, mpt_bayes as mb
@@ -68,6 +70,9 @@ def compare_models(
     for fraction in fractions:
         if not 0 <= fraction < 1:
             raise ArgumentError(f"fractions has {fraction}: expected numbers in [0, 1), the visible share")
+    check_complete(x, "compare_models")
+    if test is not None:
+        check_complete(test, "compare_models", "test")
     seed = seed_from(generator)
     criteria, curves = {}, {}
     for name, model in models.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import check_complete, checked_count
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.adaptive import MOST_EVALUATIONS, AdaptiveScore, pilot_count
 from mpt_bayes.estimation.allocation import sampled_range
@@ -102,6 +102,7 @@ def plan(model: ConditionalModel, x: Tensor, *, n_pilot: int = 300, generator: t
         True
     """
     checked_count(n_pilot, "n_pilot", 24)
+    check_complete(x, "plan")
     seed = seed_from(generator)
     budget = Budget(n_evaluations=n_pilot)
     estimator = AdaptiveScore(model.dim, budget, Stream(seed).child("plan"), pilot=n_pilot)

@@ -52,6 +52,9 @@ def main() -> None:
             q = design.log_probability(hidden).exp()
             cells.append(f"{DIM**2 / float((c.square() / q).sum()):.3f}" if usable else "refused")
         print(f"| {name} | {own:.3f} | {'yes' if policy.covers(DIM) else 'no'} | {' | '.join(cells)} |")
+    inverse = 1 / torch.arange(1, DIM + 1, dtype=torch.float64)
+    laws = [share / DIM + (1 - share) * inverse / inverse.sum() for share in (0.0, 0.2, 0.5)]
+    print("| sizes ∝ 1/m | | yes | " + " | ".join(f"{DIM**2 / float((1 / law).sum()):.3f}" for law in laws) + " |")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,15 @@ def test_the_bars_of_a_curve_add_up_to_the_area_it_names(model, x):
     assert f"{area:.4f}, exact" in words(axes)
 
 
+def test_the_band_of_a_curve_is_its_standard_error(model, x):
+    curve = mb.score_curve(model, x, design=mb.masks.RandomOrders(8))
+    band = plots.plot_curve(curve).collections[0].get_paths()[0].vertices
+    for size, score, error in zip(curve.sizes, curve.scores / 6, curve.standard_errors / 6, strict=True):
+        heights = band[band[:, 0] == size, 1]
+        assert heights.max() == pytest.approx(score + 1.96 * error, abs=1e-3 * error)
+        assert heights.min() == pytest.approx(score - 1.96 * error, abs=1e-3 * error)
+
+
 def test_a_long_curve_is_filled(x):
     model = mb.models.Gaussian(torch.zeros(40), torch.eye(40) + 0.5)
     axes = plots.plot_curve(mb.score_curve(model, torch.linspace(-1, 1, 40)[None], design=mb.masks.RandomOrders(4)))

@@ -141,6 +141,21 @@ def test_toy_6_identity_pseudo_log_likelihood_and_variances(toy_6):
         assert variance == pytest.approx(D6["one_draw_variance"][name], abs=1e-10)
 
 
+def test_toy_6_variance_of_bernoulli_masks_weighted_by_their_rate(toy_6):
+    """Coins at a rate t ~ U(1e-3, 1), weight 1/t on the sum: by Gauss-Legendre quadrature in log t."""
+    hidden, score, _ = every_mask(*toy_6)
+    size = hidden.sum(1)
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    span = math.log(1e3)
+    rate = torch.from_numpy(np.exp((nodes - 1) * span / 2))
+    measure = torch.from_numpy(weights) * span / 2 * rate / (1 - 1e-3)
+    probability = rate[:, None] ** size * (1 - rate[:, None]) ** (6 - size)
+    one_draw = size * score / rate[:, None]
+    mean, square = (float(measure @ (probability * one_draw**power).sum(1)) for power in (1, 2))
+    # the stated value carries the error of its own quadrature, 1.4e-6
+    assert square - mean**2 == pytest.approx(D6["one_draw_variance"]["Bernoulli 1/t, cut at 1e-3"], abs=1e-5)
+
+
 def test_ppca_and_factor_analysis_on_wine():
     x = torch.from_numpy(datasets.load_wine().data)
     x = (x - x.mean(0)) / x.std(0, correction=0)
@@ -158,6 +173,10 @@ def test_ppca_and_factor_analysis_on_wine():
     assert reference < mean < reference + 1e-7
     best = float(mb.log_marginal_likelihood(mb.models.PPCA(latent_dim=2).fit(x), x).mean())
     assert best > two["sklearn_PCA_score (divisor N-1)"]  # a maximum is not reached with the wrong divisor
+    fitted, inflation = mb.models.PPCA(latent_dim=2).fit(x), len(x) / (len(x) - 1)
+    other = mb.models.PPCA(fitted.loading * inflation**0.5, fitted.noise_variance * inflation, fitted.mean)
+    wrong_divisor = float(mb.log_marginal_likelihood(other, x).mean())
+    assert wrong_divisor == pytest.approx(two["sklearn_PCA_score (divisor N-1)"], abs=1e-12)
 
 
 def test_bayesian_ridge_on_diabetes_as_a_low_rank_gaussian_and_as_a_process():

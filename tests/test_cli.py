@@ -92,6 +92,31 @@ def test_plots_are_written(command, table, tmp_path):
     assert target.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("options", "design"),
+    [
+        ([], "RandomOrders(n_orders=64)"),
+        (["--orders", "3"], "RandomOrders(n_orders=3)"),
+        (["--masks-per-size", "4"], "PerSize(masks_per_size=4)"),
+    ],
+)
+def test_the_design_asked_for_is_the_one_that_is_run(options, design, table, capsys):
+    assert main(["compare", "gaussian", "--data", table, *options, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["design"] == design
+
+
+def test_kernels_are_chosen_by_name(table, capsys):
+    evidence = []
+    for kernel in ("linear", "matern32"):
+        assert main(["compare", "gp", "--data", table, "--kernel", kernel, "--orders", "2", "--json", "-"]) == 0
+        content = json.loads(capsys.readouterr().out)
+        assert kernel in json.dumps(content["model"])
+        evidence.append(content["log_marginal_likelihood"]["total"])
+    assert evidence[0] != evidence[1]
+    assert main(["compare", "gp", "--data", table, "--kernel", "nothing"]) == 2
+    assert "'nothing' is not one of" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("design", [[], ["--exhaustive"], ["--orders", "4"]])
 def test_shares_add_up_to_the_evidence(design, table, capsys):
     assert main(["attribution", "gaussian", "--data", table, *design, "--json", "-"]) == 0

@@ -57,7 +57,8 @@ def reversed_factor(covariance: Tensor, orders: Tensor, what: str, *, check: boo
     rows = covariance[orders]
     permuted = rows.gather(2, orders[:, None, :].expand(-1, dim, -1))
     del rows  # at N = 5,000 every matrix counts
-    factor: Tensor = cholesky(permuted, what, upper=True).mT.flip(-2, -1)
+    lower = cholesky(permuted.mT, what, upper=True).mT  # both transpositions spare LAPACK's column order a copy
+    factor: Tensor = lower.flatten(1).flip(1).view_as(permuted)
     if check:
         check_condition(factor[0].detach(), what)
     return factor
@@ -65,8 +66,9 @@ def reversed_factor(covariance: Tensor, orders: Tensor, what: str, *, check: boo
 
 def whitened(factor: Tensor, rows: Tensor, orders: Tensor) -> Tensor:
     """(n, D, r) α of each of the r rows (r, D), in reversed order: F⁻¹ applied to the rows as they are revealed."""
-    alpha: Tensor = torch.linalg.solve_triangular(factor, rows.T.contiguous()[orders.flip(1)], upper=True)
-    return alpha
+    revealed = rows.T.contiguous()[orders.flip(1)]
+    alpha: Tensor = torch.linalg.solve_triangular(factor.mT, revealed.mT, upper=False, left=False)  # in memory order
+    return alpha.mT
 
 
 def tails(factor: Tensor) -> Iterator[Tails]:
@@ -116,9 +118,9 @@ def row_quadratics(block: Tails, alpha: Tensor, carry: Tensor) -> tuple[Tensor, 
 
 
 def moment_quadratics(block: Tails, factor: Tensor, alpha: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ over rows of squared residuals over variances (n, hi, width), and the carry for the next block.
+    """½ Σ over rows of squared residuals over variances (n, hi, width), and the carry for the next block.
 
-    With C = Σ_rows α αᵀ the summed squared residual is the running sum over s of 2 F_js (F E)_js, E the upper
+    With C = Σ_rows α αᵀ half the summed squared residual is the running sum over s of F_js (F E)_js, E the upper
     triangle of C with half its diagonal: two matrix products, whatever the number of rows.
     """
     lo, hi = block.lo, block.hi
@@ -129,7 +131,7 @@ def moment_quadratics(block: Tails, factor: Tensor, alpha: Tensor, carry: Tensor
     product = factor[:, lo:hi, lo:hi] @ moments[:, lo:]  # the rows below have no earlier columns
     if lo:
         product = torch.cat([factor[:, :lo, :hi] @ moments, product], 1)
-    residual = _running(2 * block.factor * product, carry)
+    residual = _running(block.factor * product, carry)
     return residual / block.variance, residual[..., -1]
 
 
@@ -273,9 +275,9 @@ class _Moments:
         carry = self.factor.new_zeros(len(self.factor), 0)
         columns, normalisers = [], []
         for block in self.blocks:
-            quadratic, carry = moment_quadratics(block, self.factor, self.alpha, carry)
+            half, carry = moment_quadratics(block, self.factor, self.alpha, carry)
             normalisers.append(self.problem.normaliser(block, self.orders))
-            columns.append(-0.5 * quadratic.sum(-2) / block.sizes - n_rows * normalisers[-1])
+            columns.append(-half.sum(-2) / block.sizes - n_rows * normalisers[-1])
         return torch.cat(columns, -1), torch.cat(normalisers, -1)
 
     def form(self) -> Tensor:

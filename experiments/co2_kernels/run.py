@@ -49,13 +49,15 @@ OBJECTIVES = {
 }
 
 
-def trained(kernel: Any, inputs: Tensor, targets: Tensor, objective: Any, steps: int) -> mb.models.GaussianProcess:
+def trained(
+    kernel: Any, inputs: Tensor, targets: Tensor, objective: Any, steps: int, learning_rate: float
+) -> mb.models.GaussianProcess:
     """The loop of GPyTorch's own regression tutorial."""
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
     model = Process(inputs, targets, likelihood, kernel).double()
     model.train()
     mll = objective(likelihood, model)  # the one line that differs
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     for _ in range(steps):
         optimizer.zero_grad()
         loss = -mll(model(inputs), targets)
@@ -72,12 +74,12 @@ def run(config: dict[str, Any], out: Path) -> None:
     inputs, targets = series.inputs[present, 0][:: config["every"]], series.x[0][present][:: config["every"]]
     inputs, targets = inputs - inputs[0], (targets - targets.mean()) / targets.std()
     processes = {
-        (name, objective): trained(kernels()[name], inputs, targets, make, config["steps"])
+        (name, objective): trained(kernels()[name], inputs, targets, make, config["steps"], config["learning_rate"])
         for name in kernels()
         for objective, make in OBJECTIVES.items()
     }
     evidence = {
-        f"{name}, by {objective}": float(process.log_marginal_likelihood(targets[None]))
+        f"{name}, by {objective}": float(process.log_marginal_likelihood(targets[None]).detach())
         for (name, objective), process in processes.items()
     }
     by_masks = {name: process for (name, objective), process in processes.items() if objective == "masked prediction"}

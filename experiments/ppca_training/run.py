@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +24,35 @@ OBJECTIVES = {
     "fixed rate 80%": FixedRate(0.8),
 }
 
+EVERY = 10
+"""Epochs between the entries of the recorded histories."""
+
 
 def run(config: dict[str, Any], out: Path) -> None:
     """History of the exact log marginal likelihood, and its gap to the closed-form maximum; nats per datum."""
     found = []
     for name, x, latent_dim in _data(config):
         maximum = float(PPCA(latent_dim=latent_dim).fit(x).log_marginal_likelihood(x).mean())
-        for objective_name, objective in OBJECTIVES.items():
-            settings = TrainingSettings(
-                epochs=config["epochs"],
-                learning_rate=config["learning_rate"],
-                final_learning_rate=config["final_learning_rate"],
-            )
-            result = train(initial_ppca(x, latent_dim), x, objective, settings=settings)
-            reached = result.log_marginal_likelihood
-            found.append(
-                {
-                    "data": name,
-                    "objective": objective_name,
-                    "maximum": maximum,
-                    "reached": reached,
-                    "gap": maximum - reached,
-                    "history": [entry.log_marginal_likelihood for entry in result.history],
-                }
-            )
-            (out / "results.json").write_text(json.dumps(found), encoding="utf-8")
+        for schedule in config["schedules"]:
+            settings = TrainingSettings(**{"epochs": config["epochs"]} | schedule["settings"])
+            for objective_name in schedule.get("objectives", OBJECTIVES):
+                start = time.perf_counter()
+                result = train(initial_ppca(x, latent_dim), x, OBJECTIVES[objective_name], settings=settings)
+                reached = result.log_marginal_likelihood
+                found.append(
+                    {
+                        "data": name,
+                        "schedule": schedule["name"],
+                        "objective": objective_name,
+                        "maximum": maximum,
+                        "reached": reached,
+                        "gap": maximum - reached,
+                        "seconds": round(time.perf_counter() - start, 1),
+                        "history": [round(entry.log_marginal_likelihood, 5) for entry in result.history[::EVERY]],
+                    }
+                )
+                (out / "results.json").write_text(json.dumps(found), encoding="utf-8")
+                print(f"{name}, {schedule['name']}, {objective_name}: gap {maximum - reached:.5f}", flush=True)
     _draw(found, out / "figure.png")
 
 
@@ -66,14 +71,29 @@ def _data(config: dict[str, Any]) -> list[tuple[str, Tensor, int]]:
 def _draw(found: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
-    names = list(dict.fromkeys(row["data"] for row in found))
+    names, schedules = (list(dict.fromkeys(row[key] for row in found)) for key in ("data", "schedule"))
     figure, axes = plt.subplots(
-        1, len(names), figsize=(3.4 * len(names), 3.2), dpi=100, layout="constrained", squeeze=False
+        len(schedules),
+        len(names),
+        figsize=(3.4 * len(names), 3 * len(schedules)),
+        dpi=70,
+        layout="constrained",
+        squeeze=False,
     )
-    for ax, name in zip(axes[0], names, strict=True):
-        for row in (row for row in found if row["data"] == name):
-            gaps = row["maximum"] - torch.tensor(row["history"])
-            ax.plot(gaps.clamp_min(1e-6), linewidth=1, label=f"{row['objective']}: {row['gap']:.4f}")
-        ax.set(yscale="log", xlabel="epoch", ylabel="maximum - evidence, nats per datum", title=name)
-        ax.legend(frameon=False, fontsize=7, title="gap at the end", title_fontsize=7)
+    for line, schedule in zip(axes, schedules, strict=True):
+        for ax, name in zip(line, names, strict=True):
+            for row in (row for row in found if (row["data"], row["schedule"]) == (name, schedule)):
+                gaps = row["maximum"] - torch.tensor(row["history"], dtype=torch.float64)
+                ax.plot(
+                    range(0, EVERY * len(gaps), EVERY),
+                    gaps.clamp_min(1e-5),
+                    linewidth=0.8,
+                    label=f"{row['objective']}: {row['gap']:.4f}",
+                )
+            ax.axhline(0.01, color="#2b2d33", linewidth=0.6, linestyle=":")
+            ax.set_yscale("log")
+            ax.set_title(f"{name}, {schedule}", fontsize=9)
+            ax.legend(loc="upper right", frameon=False, fontsize=7, title="gap at the end", title_fontsize=7)
+    figure.supxlabel("epoch")
+    figure.supylabel("maximum - evidence, nats per datum")
     figure.savefig(path)

@@ -76,7 +76,7 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
         len(schedules),
         len(names),
         figsize=(3.4 * len(names), 3 * len(schedules)),
-        dpi=70,
+        dpi=64,
         layout="constrained",
         squeeze=False,
     )
@@ -87,6 +87,7 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
                 ax.plot(
                     range(0, EVERY * len(gaps), EVERY),
                     gaps.clamp_min(1e-5),
+                    color=f"C{list(OBJECTIVES).index(row['objective'])}",
                     linewidth=0.8,
                     label=f"{row['objective']}: {row['gap']:.4f}",
                 )

@@ -22,6 +22,9 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# One thread for each of the two test workers.
+test test-all: export OMP_NUM_THREADS = 1
+
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -22,9 +22,32 @@ from torch import Tensor
 
 import mpt_bayes as mb
 
+NOISE = 0.2
 
-def published_loop(x: Tensor, covariance: Tensor, n_permutations: int, generator: torch.Generator) -> float:
-    """The definition as published: for every size and permutation, permute, invert, predict, score every row."""
+
+def published_loop(x: Tensor, loading: Tensor, n_permutations: int, generator: torch.Generator) -> float:
+    """The definition with the operations of the published experiment, in its order, in float64.
+
+    For every size and permutation: permute data and loading, build the covariance, invert the visible block, predict
+    means and variances (each multiplies by the inverse), repeat the variances for every row, score every entry.
+    """
+    (n, dim), total = x.shape, 0.0
+    for size in range(1, dim + 1):
+        for _ in range(n_permutations):
+            order = torch.randperm(dim, generator=generator)
+            rows, weights = x[:, order], loading[order]
+            covariance = weights @ weights.T + NOISE * torch.eye(dim, dtype=x.dtype)
+            inverse = torch.inverse(covariance[size:, size:])
+            cross = covariance[:size, size:]
+            mean = (cross @ inverse @ rows[:, size:].T).T
+            variance = (covariance[:size, :size] - cross @ inverse @ cross.T).diagonal().tile(n, 1)
+            score = -0.5 * ((rows[:, :size] - mean).square() / variance + variance.log() + math.log(2 * math.pi))
+            total += float(score.sum()) / (n_permutations * size)
+    return total
+
+
+def lean_loop(x: Tensor, covariance: Tensor, n_permutations: int, generator: torch.Generator) -> float:
+    """The same with one covariance for all, one product with the inverse, and variances shared by the rows."""
     dim, total = x.shape[1], 0.0
     for size in range(1, dim + 1):
         for _ in range(n_permutations):
@@ -55,7 +78,7 @@ def setting(n: int, dim: int, latent_dim: int) -> tuple[mb.models.PPCA, Tensor]:
     g = torch.Generator().manual_seed(1991)
     loading = torch.randn(dim, latent_dim, generator=g, dtype=torch.float64)
     x = torch.randn(n, latent_dim, generator=g, dtype=torch.float64) @ loading.T
-    return mb.models.PPCA(loading, 0.2), x + 0.2**0.5 * torch.randn(n, dim, generator=g, dtype=torch.float64)
+    return mb.models.PPCA(loading, NOISE), x + NOISE**0.5 * torch.randn(n, dim, generator=g, dtype=torch.float64)
 
 
 def orders_of(n: int, dim: int) -> Tensor:
@@ -65,11 +88,13 @@ def orders_of(n: int, dim: int) -> Tensor:
 
 def against_the_loop(dim: int, share: int, clock: Callable[[], float], runs: int) -> dict[str, object]:
     model, x = setting(1000, dim, 5)
-    covariance = model.loading @ model.loading.T + 0.2 * torch.eye(dim, dtype=torch.float64)
+    covariance = model.loading @ model.loading.T + NOISE * torch.eye(dim, dtype=torch.float64)
     design, g = mb.masks.RandomOrders(100), torch.Generator().manual_seed(0)
     start = clock()
-    loop_value = published_loop(x, covariance, share, g)
-    loop = (clock() - start) * 100 / share
+    loop_value = published_loop(x, model.loading, share, g)
+    middle = clock()
+    lean_value = lean_loop(x, covariance, share, g)
+    loop, lean = ((b - a) * 100 / share for a, b in ((start, middle), (middle, clock())))
     times = best(
         {
             "engine": lambda: mb.cumulative_score(model, x, design=design, per_row=False),
@@ -82,17 +107,23 @@ def against_the_loop(dim: int, share: int, clock: Callable[[], float], runs: int
     return {
         "setting": f"N=1000 D={dim} K=5, 100 masks per size",
         "loop": loop,
+        "lean loop": lean,
         "permutations timed": share,
         **times,
         "times faster": loop / times["engine"],
+        "times faster than the lean loop": lean / times["engine"],
         "times faster with per-row totals": loop / times["engine with per-row totals"],
-        "values per datum": {"loop": loop_value / 1000, "engine": value.per_datum.value},
+        "values per datum": {
+            "loop": loop_value / 1000,
+            "lean loop": lean_value / 1000,
+            "engine": value.per_datum.value,
+        },
     }
 
 
 def against_cholesky(dim: int, n_rows: int, n_orders: int, clock: Callable[[], float], runs: int) -> dict[str, object]:
     low_rank, x = setting(n_rows, dim, 5)
-    covariance = low_rank.loading @ low_rank.loading.T + 0.2 * torch.eye(dim, dtype=torch.float64)
+    covariance = low_rank.loading @ low_rank.loading.T + NOISE * torch.eye(dim, dtype=torch.float64)
     model, orders = mb.models.Gaussian(torch.zeros(dim), covariance), orders_of(n_orders, dim)
     permuted = covariance[orders[:, :, None], orders[:, None, :]]
     with torch.no_grad():

@@ -1,10 +1,17 @@
 """Tiny randomly initialised language models and tokenizers, built on the spot."""
 
+import multiprocessing
+
 import torch
 import transformers as tr
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import mpt_bayes as mb
+
+SERVER = multiprocessing.get_context("forkserver")
+"""Processes forked from a server that has imported everything and started no thread: a fork of this process would
+inherit locks of its thread pools, and hang."""
+SERVER.set_forkserver_preload(["lm_support", "mpt_bayes.cli", "mpt_bayes.lm"])
 
 SPECIAL = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
 PIECES = [

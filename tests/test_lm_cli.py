@@ -1,7 +1,6 @@
 """`mpt-bayes lm score` and `lm curve`, and the files they read: user reports 6, 12, 14, 19."""
 
 import json
-import multiprocessing
 import os
 import socket
 import sys
@@ -91,8 +90,7 @@ def test_row_14_processes_of_torchrun_share_the_work_and_one_reports(folder, cap
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    fork = multiprocessing.get_context("fork")
-    pair = [fork.Process(target=one_of_two, args=(rank, port, folder, tmp_path / "out")) for rank in range(2)]
+    pair = [support.SERVER.Process(target=one_of_two, args=(rank, port, folder, tmp_path / "out")) for rank in range(2)]
     for process in pair:
         process.start()
     for process in pair:

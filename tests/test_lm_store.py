@@ -1,7 +1,6 @@
 """Killed runs, several processes, damaged files: user report 14."""
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -22,7 +21,6 @@ from mpt_bayes.lm.batches import Budget
 from mpt_bayes.lm.store import UnitStore
 
 TEXTS = [*support.SENTENCES, "the cat sat on the mat a b d !", "un the bc mat sat cat a d b", "a b the cat on a mat"]
-FORK = multiprocessing.get_context("fork")  # no second import of everything
 
 
 def scored(store, result, rank=0, world=1):
@@ -40,7 +38,7 @@ def scored(store, result, rank=0, world=1):
 
 def finished(store, result, world=1):
     """The totals that each of `world` processes found."""
-    processes = [FORK.Process(target=scored, args=(store, result, rank, world)) for rank in range(world)]
+    processes = [support.SERVER.Process(target=scored, args=(store, result, rank, world)) for rank in range(world)]
     for process in processes:
         process.start()
     for process in processes:
@@ -117,7 +115,7 @@ def test_row_14_twenty_kills_at_random_moments_lose_and_repeat_nothing(tmp_path,
             for path in tmp_path.glob("store*"):
                 path.unlink()  # start over, so that kills fall everywhere
         limit = count(store) + chooser.randrange(1, 60)
-        process = FORK.Process(target=scored, args=(store, result))
+        process = support.SERVER.Process(target=scored, args=(store, result))
         process.start()
         while count(store) < limit and process.is_alive():
             time.sleep(0.001)

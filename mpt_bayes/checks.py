@@ -15,6 +15,17 @@ Missing = Literal["error", "marginalise"]
 """What a NaN entry means: a fault in the data, or a value to integrate out exactly."""
 
 
+def named(value: Any) -> str:
+    """A value as messages show it: one of this library's with its module, since designs and objectives share names.
+
+    Example:
+        >>> named(64)
+        '64'
+    """
+    module = type(value).__module__
+    return f"{module}.{value!r}" if module.startswith("mpt_bayes.") else repr(value)
+
+
 def checked_tensor(x: Any, name: str = "x") -> Tensor:
     """A tensor of real numbers, or an error that says how to make one.
 

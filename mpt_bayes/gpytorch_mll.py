@@ -13,7 +13,7 @@ from torch import Tensor
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.numerics.random import Stream, seed_from
-from mpt_bayes.objectives import CumulativeScore, Objective
+from mpt_bayes.objectives import CumulativeScore, Objective, checked_objective
 
 
 @final
@@ -32,6 +32,7 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
         generator: source of the masks; None means seed 0.
 
     Raises:
+        ArgumentError: no objective (a mask design, say).
         ModelError: a non-Gaussian likelihood, an approximate GP, batch or multitask outputs.
         DataError: targets with missing or infinite entries, or of another shape.
 
@@ -60,7 +61,7 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
                 f"{type(model).__name__} is not a gpytorch ExactGP: its outputs have no exact joint distribution"
             )
         super().__init__(likelihood, model)
-        self.objective = CumulativeScore(4) if objective is None else objective
+        self.objective = CumulativeScore(4) if objective is None else checked_objective(objective)
         self._stream = Stream(seed_from(generator)).child("gpytorch")
         self._calls = 0
 

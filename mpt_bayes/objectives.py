@@ -1,4 +1,8 @@
-"""What to maximise: the exact log marginal likelihood, or masked prediction that estimates it, with or without bias."""
+"""What to maximise: the exact log marginal likelihood, or masked prediction that estimates it, with or without bias.
+
+`RandomRate` and `FixedRate` share their names with mask designs: `masks.FixedRate` estimates what
+`objectives.FixedRate` maximises. Write them with their module; where one is passed for the other, an error says so.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes import masks
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import checked_count, named
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, JointModel
@@ -28,6 +32,17 @@ class Objective(ABC):
     @abstractmethod
     def estimand(self) -> str:
         """What the draws average to; a bias is named."""
+
+
+def checked_objective(objective: Objective) -> Objective:
+    """An objective, or an error that says what was passed instead: a mask design of the same name, say.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    if not isinstance(objective, Objective):
+        raise ArgumentError(f"objective is {named(objective)}: expected one of mpt_bayes.objectives, CumulativeScore()")
+    return objective
 
 
 @final

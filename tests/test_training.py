@@ -49,6 +49,18 @@ def test_a_fixed_rate_is_biased_and_says_so():
     assert "biased" in FixedRate(0.8).estimand
 
 
+def test_a_mask_design_is_no_objective_and_an_objective_no_design():
+    """`RandomRate` and `FixedRate` are names of both."""
+    x, model = normals(0, 6, 3), mb.models.PPCA(normals(7, 3, 1), 0.4)
+    with pytest.raises(
+        ArgumentError, match=r"objective is mpt_bayes\.masks\.\w+\.RandomRate\(n_masks=4\): expected one of"
+    ):
+        train(model, x, mb.masks.RandomRate(4))
+    for score in (mb.score_curve, mb.masked_score, mb.attribution):
+        with pytest.raises(ArgumentError, match=r"mpt_bayes\.objectives\.FixedRate"):
+            score(model, x, design=FixedRate(0.2))
+
+
 def test_objectives_agree_on_models_with_and_without_a_fast_path():
     gaussian, x = mb.models.Gaussian(normals(1, 4), spd(2, 4)), normals(3, 3, 4)
     hidden = mb.masks.RandomOrders(2).draw(4, Stream(5)).hidden

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing
+from mpt_bayes.checks import Missing, named
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.chain import chain_log_probs
@@ -54,7 +54,9 @@ def attribution(
     small = isinstance(model, JointModel) and model.dim <= EXACT_UP_TO
     chosen = design or (Exhaustive() if small else RandomOrders(64))
     if not isinstance(chosen, Exhaustive | OrderDesign):
-        raise ArgumentError(f"shares come from Exhaustive() or from orders, not from {chosen!r}: use RandomOrders(64)")
+        raise ArgumentError(
+            f"shares come from Exhaustive() or from orders, not from {named(chosen)}: use RandomOrders(64)"
+        )
     seed = seed_from(generator)
     shares = torch.zeros(len(x), model.dim, dtype=torch.float64)
     variances = torch.zeros_like(shares)

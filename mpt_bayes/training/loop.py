@@ -15,7 +15,7 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, UnreliableEstimateError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.random import Stream, seed_from
-from mpt_bayes.objectives import CumulativeScore, Objective
+from mpt_bayes.objectives import CumulativeScore, Objective, checked_objective
 from mpt_bayes.progress import report
 from mpt_bayes.training import checkpoint as files
 from mpt_bayes.training.parameters import Trainable, frozen, trainable
@@ -87,7 +87,8 @@ def train(
         checkpoint: a file to resume from if it exists, and to write to. NPZ with JSON, no pickle.
 
     Raises:
-        ArgumentError: a model that cannot be trained here, or a checkpoint of another training.
+        ArgumentError: a model that cannot be trained here, no objective (a mask design, say), or a checkpoint of
+            another training.
         UnreliableEstimateError: the objective ceased to be a number.
 
     Example:
@@ -98,7 +99,7 @@ def train(
         >>> result.history[-1].log_marginal_likelihood > result.history[0].log_marginal_likelihood
         True
     """
-    objective = CumulativeScore() if objective is None else objective
+    objective = CumulativeScore() if objective is None else checked_objective(objective)
     seed = seed_from(generator)
     moving = trainable(model)
     optimizer = torch.optim.Adam(moving.parameters.values(), lr=settings.learning_rate)

@@ -2,6 +2,7 @@
 
 from mpt_bayes import datasets, dropout, errors, lm, masks, models, objectives, representation, training
 from mpt_bayes.estimation import (
+    Plan,
     attribution,
     chain_rule,
     compare,
@@ -39,6 +40,7 @@ __all__ = [
     "Convergence",
     "Estimate",
     "ModelComparison",
+    "Plan",
     "ScoreCurve",
     "Sweep",
     "Verification",

@@ -59,7 +59,7 @@ def schema(command):
     return json.loads((resources.files("mpt_bayes") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("command", ["attribution", "compare", "sweep", "verify"])
+@pytest.mark.parametrize("command", ["attribution", "compare", "models", "sweep", "verify"])
 def test_json_obeys_the_shipped_schema(command, table, capsys):
     assert main([command, "gaussian", "--data", table, "--json", "-"]) == 0
     jsonschema.Draft202012Validator(schema(command)).validate(json.loads(capsys.readouterr().out))

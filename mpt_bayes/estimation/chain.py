@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing, checked_count
+from mpt_bayes.digest import data_digest
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.missing import observed_parts
 from mpt_bayes.estimation.scores import check_finite, chunk_length
@@ -58,6 +59,7 @@ def chain_rule(
         log_marginal_likelihood=known_log_marginal_likelihood(model, x, missing),
         n_evaluations=n_evaluations,
         seed=seed,
+        data_digest=data_digest(x),
     )
 
 

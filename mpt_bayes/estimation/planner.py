@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mpt_bayes.checks import check_complete, checked_count
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.adaptive import MOST_EVALUATIONS, AdaptiveScore, pilot_count
 from mpt_bayes.estimation.allocation import sampled_range
@@ -17,6 +21,10 @@ from mpt_bayes.estimation.budgeted import evaluator
 from mpt_bayes.estimation.control import prior_scale
 from mpt_bayes.models.base import ConditionalModel
 from mpt_bayes.numerics.random import Stream, seed_from
+from mpt_bayes.results.estimate import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +40,14 @@ class Plan:
         n_data: rows; budgets count (row, mask) pairs.
         n_evaluations: what the pilot cost.
         seed: replays the pilot.
+        data_digest: SHA-256 of the data planned for.
     """
 
-    scale: Tensor = field(repr=False)
+    scale: NDArray[np.float64] = field(repr=False)
     n_data: int
     n_evaluations: int
     seed: int
+    data_digest: str
 
     def standard_error(self, n_evaluations: int) -> float:
         """Of `cumulative_score(model, x, n_evaluations=n_evaluations)`; 0 where every mask is taken.
@@ -54,9 +64,9 @@ class Plan:
         left = masks - ends
         if left < 4:
             raise ArgumentError(f"n_evaluations is {n_evaluations}: {(ends + 4) * self.n_data} are the fewest")
-        sigma, shape = self.scale[lowest - 1 : highest], prior_scale(dim)[lowest - 1 : highest]
+        sigma, shape = self.scale[lowest - 1 : highest], prior_scale(dim).numpy()[lowest - 1 : highest]
         pilot = pilot_count(left)
-        by_shape = float(shape.sum() * (sigma.square() / shape).sum())
+        by_shape = float(shape.sum() * (sigma**2 / shape).sum())
         by_scale = float(sigma.sum()) ** 2
         return math.sqrt(pilot * by_shape + (left - pilot) * by_scale) / left
 
@@ -77,6 +87,25 @@ class Plan:
             enough = self.standard_error(middle * self.n_data) <= standard_error
             low, high = (low, middle) if enough else (middle + 1, high)
         return low * self.n_data
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with a schema version."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "units": "nats, total over rows",
+            "scale": self.scale.tolist(),
+            "n_data": self.n_data,
+            "n_evaluations": self.n_evaluations,
+            "seed": self.seed,
+            "data_digest": self.data_digest,
+        }
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row a size: size, rate, scale."""
+        import pandas as pd  # slow to load, so only when a frame is asked for
+
+        sizes = np.arange(1, len(self.scale) + 1)
+        return pd.DataFrame({"size": sizes, "rate": sizes / len(sizes), "scale": self.scale})
 
     def __repr__(self) -> str:
         each = self.n_data * 500
@@ -109,4 +138,4 @@ def plan(model: ConditionalModel, x: Tensor, *, n_pilot: int = 300, generator: t
     hidden = estimator.ask()
     assert hidden is not None
     estimator.tell(evaluator(model, x, keep_rows=False)(hidden))
-    return Plan(estimator.scale(), len(x), len(hidden) * len(x), seed)
+    return Plan(estimator.scale().numpy(), len(x), len(hidden) * len(x), seed, data_digest(x))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import Missing, checked_count
+from mpt_bayes.digest import data_digest
 from mpt_bayes.estimation.attribution import EXACT_UP_TO, attribution
 from mpt_bayes.estimation.chain import chain_log_probs
 from mpt_bayes.estimation.curve import cumulative_score
@@ -100,7 +101,13 @@ def verify(
             f"checked on the {len(part.rows)} of {len(x)} rows that observe the same {dim} of {model.dim} coordinates, "
             f"the largest of {len(parts)} groups"
         )
-    return Verification((*checks, _batching(trial), _hidden_values(trial)), n_rows=len(rows), seed=seed, note=note)
+    return Verification(
+        checks=(*checks, _batching(trial), _hidden_values(trial)),
+        n_rows=len(rows),
+        seed=seed,
+        data_digest=data_digest(x),
+        note=note,
+    )
 
 
 IDENTITIES = {

@@ -24,12 +24,19 @@ class ChainRule:
         log_marginal_likelihood: exact, total over the rows; None for a model that has none.
         n_evaluations: (row, mask) pairs scored.
         seed: replays the orders.
+        data_digest: SHA-256 of the data walked.
     """
 
     sums: NDArray[np.float64] = field(repr=False)
     log_marginal_likelihood: float | None
     n_evaluations: int
     seed: int
+    data_digest: str
+
+    @property
+    def n_data(self) -> int:
+        """N, the number of rows."""
+        return len(self.sums)
 
     @property
     def per_order(self) -> NDArray[np.float64]:
@@ -70,9 +77,10 @@ class ChainRule:
             "order_mixture": self.order_mixture,
             "log_marginal_likelihood": self.log_marginal_likelihood,
             "per_order": self.per_order.tolist(),
-            "n_data": len(self.sums),
+            "n_data": self.n_data,
             "n_evaluations": self.n_evaluations,
             "seed": self.seed,
+            "data_digest": self.data_digest,
         }
 
     def to_dataframe(self) -> pd.DataFrame:

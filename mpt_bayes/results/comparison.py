@@ -79,7 +79,9 @@ class Comparison:
             "curve": self.curve.to_dict()["curve"],
             "design": self.cumulative_score.design,
             "seed": self.cumulative_score.seed,
+            "n_data": n,
             "n_evaluations": self.cumulative_score.n_evaluations,
+            "data_digest": self.cumulative_score.data_digest,
         }
 
     def to_dataframe(self) -> pd.DataFrame:

@@ -43,13 +43,15 @@ class Verification:
     Attributes:
         checks: in the order they were made.
         n_rows: rows the checks were made on.
-        seed: replays the orders and masks.
+        seed: replays the rows, orders and masks.
+        data_digest: SHA-256 of the data given, of which `n_rows` rows were checked.
         note: which rows, where missing entries part the data in groups of which one was checked.
     """
 
     checks: tuple[Check, ...]
     n_rows: int
     seed: int
+    data_digest: str
     note: str = ""
 
     @property
@@ -79,6 +81,7 @@ class Verification:
             "checks": [asdict(check) | {"size": finite_or_none(check.size)} for check in self.checks],
             "n_rows": self.n_rows,
             "seed": self.seed,
+            "data_digest": self.data_digest,
             "note": self.note,
         }
 

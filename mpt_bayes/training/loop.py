@@ -103,12 +103,13 @@ def train(
     seed = seed_from(generator)
     moving = trainable(model)
     optimizer = torch.optim.Adam(moving.parameters.values(), lr=settings.learning_rate)
+    digest = data_digest(x)
     identity = {
         "model": repr(model),
         "objective": repr(objective),
         "settings": asdict(settings),
         "seed": seed,
-        "data": data_digest(x),
+        "data": digest,
     }
     path = None if checkpoint is None else Path(checkpoint)
     history: list[Epoch] = []
@@ -123,7 +124,7 @@ def train(
             meta = identity | {"history": [vars(epoch) for epoch in history]}
             files.save(path, moving.parameters, optimizer, meta)
         report(settings.epochs if done else len(history), settings.epochs)
-    return TrainingResult(frozen(moving.build()), tuple(history), objective.estimand, stopped, seed)
+    return TrainingResult(frozen(moving.build()), tuple(history), objective.estimand, stopped, seed, digest)
 
 
 def _epoch(

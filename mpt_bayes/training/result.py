@@ -31,6 +31,7 @@ class TrainingResult:
         estimand: what the objective's draws average to.
         stopped_early: whether the objective had ceased to rise.
         seed: of masks and mini-batches.
+        data_digest: SHA-256 of the data trained on.
     """
 
     model: JointModel
@@ -38,6 +39,7 @@ class TrainingResult:
     estimand: str
     stopped_early: bool
     seed: int
+    data_digest: str
 
     @property
     def log_marginal_likelihood(self) -> float:
@@ -52,11 +54,12 @@ class TrainingResult:
             "estimand": self.estimand,
             "stopped_early": self.stopped_early,
             "seed": self.seed,
+            "data_digest": self.data_digest,
             "history": [vars(epoch) for epoch in self.history],
         }
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row an epoch: epoch, objective, log_marginal_likelihood; nats per datum."""
-        import pandas as pd
+        import pandas as pd  # slow to load, so only when a frame is asked for
 
         return pd.DataFrame([vars(epoch) for epoch in self.history])

@@ -14,6 +14,7 @@ from mpt_bayes.cli import output
 from mpt_bayes.errors import ArgumentError
 
 ROOT = Path(__file__).parents[2]
+"""Of a source checkout. Python found mpt_bayes there, so it finds experiments/ too."""
 
 Name = Annotated[str, typer.Argument(help="A folder of experiments/ with a config.toml.", metavar="NAME")]
 Quick = Annotated[bool, typer.Option("--quick", help="A small version, seconds instead of minutes.")]
@@ -29,7 +30,6 @@ def reproduce(name: Name, quick: Quick = False, out: Out = Path("runs")) -> None
     config = tomllib.loads((ROOT / "experiments" / name / "config.toml").read_text(encoding="utf-8"))
     target = out / name
     target.mkdir(parents=True, exist_ok=True)
-    sys.path.insert(0, str(ROOT))
     with output.working(name):
         importlib.import_module(f"experiments.{name}.run").run(config["quick" if quick else "full"], target)
     print(f"written: {target}", file=sys.stderr)

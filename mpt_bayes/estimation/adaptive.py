@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import comb
 
 import torch
@@ -27,6 +28,22 @@ MOST_EVALUATIONS = 1_000_000
 MARGIN = 1.5
 """A round meant to reach a standard error aims below it by this many standard deviations of its estimate."""
 LARGEST_GROWTH = 4
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Masks (P, D) asked for and not yet told: the ends where it is the first, then those sampled for a round.
+
+    Attributes:
+        bins: the bins of sizes of the round; None where nothing is sampled.
+        member: (P',) the bin of each sampled mask.
+        counts: (H,) sampled masks in each bin.
+    """
+
+    hidden: Tensor
+    bins: SizeBins | None
+    member: Tensor
+    counts: Tensor
 
 
 class AdaptiveScore:
@@ -73,7 +90,7 @@ class AdaptiveScore:
         self._exact = torch.zeros(1, dim, dtype=torch.float64)
         self._rounds: list[Round] = []
         self._counts_pilot = True
-        self._asked: tuple[Tensor, SizeBins | None, Tensor, Tensor] | None = None
+        self._asked: _Question | None = None
         self._begun = time.perf_counter()
 
     @property
@@ -86,14 +103,15 @@ class AdaptiveScore:
         count = self._next_count()
         if self._known is not None and count == 0:
             return None
-        empty = torch.zeros(0, dtype=torch.int64)
         if count == 0:
-            self._asked = (self._ends, None, empty, empty)
-            return self._ends
-        counts, bins = self._plan(count)
-        masks, member = bins.draw_masks(counts, self.dim, self._stream.child("round", len(self._rounds)))
-        self._asked = (masks, bins, member, counts)
-        return masks if self._known is not None else torch.cat([self._ends, masks])
+            none = torch.zeros(0, dtype=torch.int64)
+            self._asked = _Question(self._ends, None, none, none)
+        else:
+            counts, bins = self._plan(count)
+            masks, member = bins.draw_masks(counts, self.dim, self._stream.child("round", len(self._rounds)))
+            hidden = masks if self._known is not None else torch.cat([self._ends, masks])
+            self._asked = _Question(hidden, bins, member, counts)
+        return self._asked.hidden
 
     def tell(self, log_prob: Tensor) -> None:
         """The log-probabilities of the masks last asked for: (P, D), or (R, P, D) for R rows; 0 where visible.
@@ -103,23 +121,20 @@ class AdaptiveScore:
         """
         if self._asked is None:
             raise ArgumentError("tell without ask: ask for the masks first")
-        masks, bins, member, counts = self._asked
-        first = self._known is None
-        hidden = torch.cat([self._ends, masks]) if first and bins is not None else masks
+        hidden, bins = self._asked.hidden, self._asked.bins
         log_prob = log_prob.detach().to("cpu", torch.float64)
         log_prob = log_prob[None] if log_prob.ndim == 2 else log_prob
         if log_prob.shape[1:] != hidden.shape:
             raise ArgumentError(f"log_prob has shape {tuple(log_prob.shape)}: expected (R, {len(hidden)}, {self.dim})")
         scored = Scored(hidden, log_prob)
-        self._asked = None
-        if first:
+        if self._known is None:
             ends = scored[: len(self._ends)]
             self._exact = exact_curve(ends)
             self._known, scored = ends, scored[len(self._ends) :]
-        assert self._known is not None
         if bins is not None:
-            self._rounds.append(Round.adjusted(scored, self._known, bins, member, counts))
+            self._rounds.append(Round.adjusted(scored, self._known, bins, self._asked.member, self._asked.counts))
             self._known = self._known + scored
+        self._asked = None
 
     def tally(self) -> Tally:
         """The curve and its variances as they stand."""

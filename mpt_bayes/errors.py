@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mpt_bayes.results import Estimate
+    from mpt_bayes.training import Epoch
 
 
 class MptBayesError(Exception):
@@ -66,12 +66,12 @@ class EstimandError(MptBayesError, TypeError):
     """Two numbers that estimate different quantities were combined."""
 
 
-class UnreliableEstimateError(MptBayesError):
-    """An estimate was obtained but should not be trusted; `estimate` carries it."""
+class DivergedError(MptBayesError):
+    """Training ceased to give numbers: lower the learning rate. `history` holds the epochs completed before."""
 
-    def __init__(self, message: str, estimate: Estimate) -> None:
+    def __init__(self, message: str, history: tuple[Epoch, ...]) -> None:
         super().__init__(message)
-        self.estimate = estimate
+        self.history = history
 
 
 class DependencyError(MptBayesError, ImportError):

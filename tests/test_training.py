@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mpt_bayes as mb
-from mpt_bayes.errors import ArgumentError, DataError, ModelError
+from mpt_bayes.errors import ArgumentError, DataError, DivergedError, ModelError
 from mpt_bayes.gpytorch_mll import MaskedPredictionMLL
 from mpt_bayes.numerics.random import Stream
 from mpt_bayes.objectives import CumulativeScore, ExactLML, FixedRate, RandomRate
@@ -119,6 +119,16 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(tmp_path):
         assert "meta" in file.files
     with pytest.raises(ArgumentError, match="another training \\(data\\)"):
         train(initial_ppca(x, 2), x + 1, RandomRate(), settings=settings, checkpoint=path)
+
+
+def test_a_run_that_diverges_says_so_and_keeps_its_history():
+    x = published(60, 4)
+    with pytest.raises(
+        DivergedError, match=r"diverged in epoch [1-9]\d* \(.*finite.*\): lower learning_rate"
+    ) as caught:
+        train(initial_ppca(x, 2), x, ExactLML(), settings=TrainingSettings(epochs=50, learning_rate=200.0))
+    assert f"epoch {len(caught.value.history)} (" in str(caught.value)
+    assert all(np.isfinite(epoch.objective) for epoch in caught.value.history)
 
 
 def test_other_models_are_refused_with_the_way_out():

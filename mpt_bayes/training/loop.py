@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_count
 from mpt_bayes.digest import data_digest
-from mpt_bayes.errors import ArgumentError, UnreliableEstimateError
+from mpt_bayes.errors import ArgumentError, DivergedError, ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.objectives import CumulativeScore, Objective, checked_objective
@@ -89,7 +89,7 @@ def train(
     Raises:
         ArgumentError: a model that cannot be trained here, no objective (a mask design, say), or a checkpoint of
             another training.
-        UnreliableEstimateError: the objective ceased to be a number.
+        DivergedError: the objective or the parameters ceased to be numbers; it carries the history so far.
 
     Example:
         >>> from mpt_bayes import models
@@ -117,11 +117,19 @@ def train(
         history = [Epoch(**entry) for entry in files.load(path, moving.parameters, optimizer, identity)["history"]]
     stopped = _has_stalled(history, settings.patience)
     while not stopped and len(history) < settings.epochs:
-        history.append(_epoch(moving, x, objective, optimizer, settings, len(history), Stream(seed).child("training")))
+        epoch = len(history)
+        stream = Stream(seed).child("training", epoch)
+        try:
+            history.append(_epoch(moving, x, objective, optimizer, settings, epoch, stream))
+        except ModelError as fault:
+            raise DivergedError(
+                f"training diverged in epoch {epoch} ({fault}): lower learning_rate, or start from another model",
+                tuple(history),
+            ) from fault
         stopped = _has_stalled(history, settings.patience)
         done = stopped or len(history) == settings.epochs
         if path is not None and (done or len(history) % settings.checkpoint_every == 0):
-            meta = identity | {"history": [vars(epoch) for epoch in history]}
+            meta = identity | {"history": [vars(entry) for entry in history]}
             files.save(path, moving.parameters, optimizer, meta)
         report(settings.epochs if done else len(history), settings.epochs)
     return TrainingResult(frozen(moving.build()), tuple(history), objective.estimand, stopped, seed, digest)
@@ -139,7 +147,6 @@ def _epoch(
     """One pass over the rows, then the exact log marginal likelihood of all of them."""
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate_at(epoch)
-    stream = stream.child(epoch)
     rows = torch.randperm(len(x), generator=stream.child("rows").generator()).to(x.device)
     total = 0.0
     for step, part in enumerate(rows.split(settings.batch_size or len(x))):
@@ -147,33 +154,13 @@ def _epoch(
         batch = x if len(part) == len(x) else x[part]
         value = objective.value(moving.build(), batch, stream.child("masks", step))
         if not bool(value.isfinite()):
-            raise _diverged(epoch, objective, x, total)
+            raise ModelError("the objective is not finite")
         (-value / len(part)).backward()
         optimizer.step()
         total += float(value.detach())
     with torch.no_grad():
         exact = float(moving.build().log_marginal_likelihood(x).sum())
     return Epoch(epoch, total / len(x), exact / len(x))
-
-
-def _diverged(epoch: int, objective: Objective, x: Tensor, total: float) -> UnreliableEstimateError:
-    from mpt_bayes.results import Estimate
-
-    reached = Estimate(
-        value=total,
-        standard_error=None,
-        degrees_of_freedom=float("nan"),
-        estimand=objective.estimand,
-        n_data=len(x),
-        n_evaluations=0,
-        seed=None,
-        design=repr(objective),
-        data_digest=data_digest(x),
-        note="training diverged",
-    )
-    return UnreliableEstimateError(
-        f"the objective is not finite in epoch {epoch}: lower learning_rate, or start from another model", reached
-    )
 
 
 def _has_stalled(history: list[Epoch], patience: int | None) -> bool:

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Independent, MultivariateNormal, Normal
+from torch.distributions import MultivariateNormal, Normal
 
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.gaussian import Gaussian
-from mpt_bayes.models.pyro_program import Assignment, Latent, Program
+from mpt_bayes.models.pyro_program import Assignment, Latent, Program, base_of
 
 
 @torch.no_grad()
@@ -48,7 +48,7 @@ def gaussian_of(program: Program, normals: list[Latent], assignment: Assignment)
     by_z = torch.stack(columns_z, 1) if columns_z else constant.new_zeros(dim, 0)
     by_x = torch.stack(columns_x, 1) if columns_x else constant.new_zeros(dim, dim)
     found = at(z1, x1)
-    tolerance = 1e-4 if dtype == torch.float32 else 1e-9
+    tolerance = 1e-4 if _is_single(program, normals, assignment) else 1e-9
     predicted = constant + by_z @ z1.double() + by_x @ x1.double()
     scale = max(1.0, float(predicted.abs().max()))
     if found is None or float((found[0] - predicted).abs().max()) > tolerance * scale:
@@ -62,6 +62,13 @@ def gaussian_of(program: Program, normals: list[Latent], assignment: Assignment)
     return Gaussian(inverse @ constant, (covariance + covariance.T) / 2)
 
 
+def _is_single(program: Program, normals: list[Latent], assignment: Assignment) -> bool:
+    """Whether a latent or a site is computed in single precision, whatever the data are in."""
+    nodes = program.run(assignment).nodes
+    names = [*program.observed, *(latent.name for latent in normals)]
+    return any(base_of(nodes[name]["fn"]).loc.dtype == torch.float32 for name in names)
+
+
 def _mean(moments: tuple[Tensor, Tensor] | None) -> Tensor:
     assert moments is not None  # the family of a site does not change from run to run
     return moments[0]
@@ -71,8 +78,7 @@ def _moments(sites: list[Any]) -> tuple[Tensor, Tensor] | None:
     """Mean (D,) and covariance (D, D) of observed sites, float64; None unless all are normal."""
     means, blocks = [], []
     for fn in sites:
-        while isinstance(fn, Independent):
-            fn = fn.base_dist
+        fn = base_of(fn)
         if isinstance(fn, Normal):
             loc, scale = (p.expand(fn.batch_shape).reshape(-1).double() for p in (fn.loc, fn.scale))
             means.append(loc)

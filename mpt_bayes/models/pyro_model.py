@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import checked_tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import EstimatedConditionals, JointModel, restrict
 from mpt_bayes.models.emissions import Emission
@@ -48,8 +49,11 @@ class PyroModel(JointModel):
         seed: of the draws.
 
     Raises:
-        ModelError: no such site, rows that depend on each other, coordinates that depend on each other in a way this
-            bridge cannot integrate, or too many states; each says what to do.
+        ArgumentError: a program that is no function of one datum.
+        DataError: an example, or posterior draws, that are no tensor; an example of another shape than (D,), or with
+            missing entries.
+        ModelError: no such site or plate, a plate of rows not named, rows that depend on each other, coordinates
+            that depend on each other in a way this bridge cannot integrate, or too many states; each says what to do.
 
     Example:
         >>> import pyro, pyro.distributions as dist
@@ -74,11 +78,12 @@ class PyroModel(JointModel):
         n_samples: int = 1000,
         seed: int = 0,
     ) -> None:
-        from mpt_bayes.models.pyro_program import Program
+        from mpt_bayes.models.pyro_program import Program, check_datum
         from mpt_bayes.models.pyro_states import plan_for, states_of
 
-        if example.ndim != 1:
-            raise ModelError(f"example has shape {tuple(example.shape)}: expected one datum, (D,)")
+        for name, draws in posterior.items():
+            checked_tensor(draws, f"posterior[{name!r}]")
+        check_datum(example)
         names = (observed,) if isinstance(observed, str) else tuple(observed)
         self._program = Program(program, names, example, rows)
         self._options = {

@@ -17,7 +17,8 @@ from scipy import stats
 from torch import Tensor
 from torch.distributions import Beta, Distribution, Gamma, Independent, LogNormal, MultivariateNormal, Normal
 
-from mpt_bayes.errors import ModelError
+from mpt_bayes.checks import checked_tensor, named
+from mpt_bayes.errors import ArgumentError, DataError, ModelError
 
 Kind = Literal["discrete", "normal", "continuous", "sampled"]
 
@@ -100,7 +101,7 @@ class Program:
         self, program: Callable[..., Any], observed: tuple[str, ...], example: Tensor, rows: str | None
     ) -> None:
         self._program, self.observed, self.example, self._rows = program, observed, example, rows
-        self._takes_data = bool(inspect.signature(program).parameters)
+        self._takes_data = _takes_data(program)
 
     def arguments(self, x: Tensor) -> tuple[Tensor, ...]:
         """What the program, or a guide of it, is called with for datum x (D,)."""
@@ -135,6 +136,8 @@ class Program:
                 f"the program has no observed site called {' or '.join(map(repr, self.observed))} (its sites: "
                 f"{', '.join(names)}): name the site of the data with observed=..., and give it obs=..."
             )
+        for name, site in zip(self.observed, sites, strict=True):
+            self._check_shape(name, site)
         values = torch.cat([site["value"].reshape(-1) for site in sites])
         if values.shape != self.example.shape or not torch.equal(values.to(self.example), self.example):
             raise ModelError(
@@ -158,6 +161,54 @@ class Program:
             is_local = bool(plates & frames) and shape.numel() == len(self.example)
             latents.append(Latent(name, kind, shape, n_values, is_local))
         return latents
+
+    def _check_shape(self, name: str, site: Any) -> None:
+        """The distribution of an observed site is of as many values as it holds; else a plate says why."""
+        plates = {frame.name: frame.size for frame in site["cond_indep_stack"]}
+        if self._rows is not None and self._rows not in plates:
+            around = ", ".join(map(repr, plates)) or "none"
+            raise ModelError(
+                f"site '{name}' is in no plate '{self._rows}' (its plates: {around}): name that of the rows"
+            )
+        shape, held = tuple(site["fn"].shape()), tuple(site["value"].shape)
+        if math.prod(shape) == math.prod(held):
+            return
+        remedy = "give example the coordinates that the program has"
+        if self._rows is not None and plates[self._rows] > 1:
+            remedy = (
+                f"the plate '{self._rows}' has a fixed size of {plates[self._rows]}, make it that of the data, len(x)"
+            )
+        elif self._rows is None and plates:
+            remedy = f"if one of its plates is that of the rows, name it, rows={next(iter(plates))!r}"
+        raise ModelError(f"site '{name}' has values of shape {shape}, and the datum has {held}: {remedy}")
+
+
+def check_datum(example: Tensor) -> None:
+    """One complete datum, (D,).
+
+    Raises:
+        DataError: no tensor, another shape, missing entries.
+    """
+    checked_tensor(example, "example")
+    if example.ndim != 1:
+        advice = f"of the {len(example)} rows pass one, x[0]" if example.ndim == 2 else "pass one row of the data"
+        raise DataError(f"example has shape {tuple(example.shape)}: expected one datum, (D,); {advice}")
+    if bool(example.isnan().any()):
+        raise DataError("example has a missing entry (NaN): pass a complete datum, of any admissible values")
+
+
+def _takes_data(program: Callable[..., Any]) -> bool:
+    """Whether a program takes the datum, or nothing."""
+    if not callable(program):
+        raise ArgumentError(f"program is {named(program)}: expected a function with Pyro sample statements")
+    parameters = inspect.signature(program).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(needed) > 1:
+        raise ArgumentError(
+            f"program needs {len(needed)} arguments ({', '.join(needed)}): it is called with the datum alone, so fix "
+            "the others with functools.partial or a lambda"
+        )
+    return bool(parameters)
 
 
 def _kind(fn: Any) -> tuple[Kind, int]:

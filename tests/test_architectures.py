@@ -145,6 +145,25 @@ def test_cost_is_what_the_formula_says(architecture, rate):
         assert encoder == formula.encoder < flops(model.config, LENGTH, 1).encoder
 
 
+@pytest.mark.parametrize("architecture", MASK_FREE)
+def test_the_encoder_costs_little_more_than_the_formula_where_sizes_vary(architecture):
+    """A batch of sizes drawn uniformly: padding every row to the longest would cost twice the formula."""
+    model = tiny(architecture)
+    ids, _ = batch(rows=64)
+    hidden = torch.stack([mb.masks.UniformSize(1).draw(LENGTH, Stream(row)).hidden[0] for row in range(64)])
+    masked = ids.masked_fill(hidden, MASK)
+    formula = sum(flops(model.config, LENGTH, int(row.sum())).encoder for row in hidden)
+    assert formula <= measured_flops(model.model.encode, masked) < 1.15 * formula
+    padded = ids[:, : int((~hidden).sum(1).max())]
+    assert measured_flops(model.model.encoder, padded) > 1.9 * formula
+    with torch.no_grad():
+        together = model.model.encode(masked)
+        for row in range(64):
+            alone = model.model.encode(masked[row : row + 1])
+            kept = together.real[row]
+            torch.testing.assert_close(together.states[row, kept], alone.states[0, alone.real[0]], atol=1e-5, rtol=1e-5)
+
+
 def test_one_seed_one_model_and_the_global_generator_is_left_alone():
     state = torch.random.get_rng_state()
     first, second = tiny("mae_lm"), tiny("mae_lm")

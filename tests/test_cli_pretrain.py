@@ -67,6 +67,16 @@ def test_a_finished_study_is_not_trained_again_but_may_be_resumed(study, tmp_pat
     assert (tmp_path / "runs" / "bert" / "metrics.jsonl").read_text() == before
 
 
+def test_another_seed_trains_another_network_for_the_same_held_out_set(study, tmp_path, capsys):
+    arguments = ["lm", "pretrain", str(study), "--only", "bert"]
+    assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
+    assert main([*arguments, "--out", str(tmp_path / "b"), "--seed", "1"]) == 0
+    first, second = pretraining.compare_runs({name: tmp_path / name / "bert" for name in "ab"})
+    assert second.difference.total != 0
+    assert first.result["held_out_digest"] == second.result["held_out_digest"]
+    assert pretraining.RunFolder(tmp_path / "b" / "bert").config().seed == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

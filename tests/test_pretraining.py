@@ -280,9 +280,7 @@ def test_each_architecture_trains_saves_loads_and_is_scored_alike(architecture, 
     assert held_out.score(run.model).total == run.result["total"] == again.result["total"]
     untrained = run.folder.rows("evaluation")[0]["total"]
     assert run.result["gain_over_untrained"] == pytest.approx(run.result["total"] - untrained, abs=1e-9)
-    assert (
-        run.result["measured_over_formula"] == 1 if architecture == "bert" else run.result["measured_over_formula"] > 1
-    )
+    assert 1 <= run.result["measured_over_formula"] < (1 + 1e-9 if architecture == "bert" else 1.15)
     assert 0 < run.result["gain_standard_error"] < run.result["total_standard_error"] * 2
     assert again.result["parameters"] == run.model.module.num_parameters()
 

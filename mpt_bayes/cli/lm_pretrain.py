@@ -18,12 +18,14 @@ Config = Annotated[Path, typer.Argument(help="A TOML file: one configuration, or
 Out = Annotated[Path, typer.Option(help="Folder to record in; each variant gets a folder of its own inside.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Train this variant only; may be given repeatedly.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where runs in that folder stopped; skip finished ones.")]
+Seed = Annotated[int | None, typer.Option(help="Instead of the seed in the file: of weights, examples and masks.")]
 
 
 def pretrain(
     config: Config,
     out: Out,
     only: Only = None,
+    seed: Seed = None,
     resume: Resume = False,
     json: options.JsonTo = None,
 ) -> None:
@@ -33,9 +35,10 @@ def pretrain(
     unknown = sorted(set(chosen) - set(study.configs))
     if unknown:
         raise ArgumentError(f"--only {unknown[0]} is no variant of {config}: it has {', '.join(study.configs)}")
+    configs = study.configs if seed is None else study.with_seed(seed).configs
     with output.working("training") as clock:
         for name in chosen:
-            pretrained(study.configs[name], out / name, resume=resume)
+            pretrained(configs[name], out / name, resume=resume)
     if not RunFolder(out).writes:  # of several processes, started by torchrun, one reports
         return
     comparisons = compare_runs({name: out / name for name in chosen})

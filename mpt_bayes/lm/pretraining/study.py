@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,6 +53,10 @@ class Study:
         if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()) or not variants:
             raise ArgumentError("variants is not a table of tables: write [variants.NAME] for each variant")
         return cls({name: PretrainConfig.from_dict(_merged(base, own)) for name, own in variants.items()})
+
+    def with_seed(self, seed: int) -> Study:
+        """The same study repeated with other weights, examples and training masks; what is held out stays."""
+        return Study({name: replace(config, seed=seed) for name, config in self.configs.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from mpt_bayes.plots import BAND, BIAS, EXACT, INK, SCORE, axes_or_new, tidied
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mpt_bayes.lm.pretraining import RunFolder
+    from mpt_bayes.lm.pretraining import RunComparison, RunFolder
 
 COLORS = (SCORE, EXACT, BIAS, "#588157", "#7b5ea7", INK)
 
@@ -101,4 +101,26 @@ def plot_share_by_size(runs: Mapping[str, RunFolder], *, ax: Axes | None = None)
     ax.legend(frameon=False, fontsize=8)
     ax.set_xlabel("hidden tokens m")
     ax.set_ylabel("share of what context is worth")
+    return tidied(ax)
+
+
+def plot_differences_by_size(comparisons: Sequence[RunComparison], *, ax: Axes | None = None) -> Axes:
+    """How much better or worse than the first each run predicts at each mask size, paired, with 95% bands.
+
+    Args:
+        comparisons: from `mpt_bayes.lm.pretraining.compare_runs`, the first run at the head.
+        ax: where to draw; a new figure if not given.
+    """
+    ax = axes_or_new(ax)
+    first, *others = comparisons
+    for other, color in zip(others, COLORS * len(others), strict=False):
+        curve, error = other.difference.curve, other.difference.curve_standard_errors
+        sizes = np.arange(1, len(curve) + 1)
+        ax.fill_between(sizes, curve - BAND * error, curve + BAND * error, color=color, alpha=0.15, linewidth=0)
+        total = f"{other.difference.total:+.1f} ± {other.difference.total_standard_error:.1f}"
+        ax.plot(sizes, curve, color=color, linewidth=1.6, label=f"{other.name}: area {total}")
+    ax.axhline(0, color=INK, linewidth=0.8)
+    ax.legend(frameon=False, fontsize=8)
+    ax.set_xlabel("hidden tokens m")
+    ax.set_ylabel(f"S(m) less that of {first.name}, nats per token")
     return tidied(ax)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import torch
@@ -25,10 +27,12 @@ class Language:
     Attributes:
         joint: the distribution of a sequence of D letters, ids 0..A-1.
         letters: A.
+        draw: (number, generator) to that many sequences of the joint, (number, D) int64.
     """
 
     joint: JointModel
     letters: int
+    draw: Callable[[int, torch.Generator], Tensor]
 
     @property
     def length(self) -> int:
@@ -42,12 +46,7 @@ class Language:
 
     def sequences(self, stream: Stream, block: int) -> Tensor:
         """(BLOCK, D) int64, a function of the stream and the number of the block."""
-        generator = stream.child("block", block).generator()
-        if isinstance(self.joint, HiddenMarkov):
-            return hidden_markov_sequences(self.joint, BLOCK, generator)
-        assert isinstance(self.joint, JointTable)
-        flat = torch.multinomial(self.joint.probabilities.flatten(), BLOCK, replacement=True, generator=generator)
-        return torch.stack(torch.unravel_index(flat, self.joint.probabilities.shape), 1)
+        return self.draw(BLOCK, stream.child("block", block).generator())
 
     def context_free(self) -> Tensor:
         """(D, A) log-marginals of each position: the best prediction that looks at no other token."""
@@ -85,7 +84,8 @@ def cyclic_language(*, states: int = 6, letters: int = 12, length: int = 32, for
             emission[state, (state * letters // states + 5 * step) % letters] += probability
     initial = torch.full((states,), 1 / states, dtype=torch.float64)
     emission = emission / emission.sum(1, keepdim=True)
-    return Language(HiddenMarkov(initial, transition, emission, length=length), letters)
+    joint = HiddenMarkov(initial, transition, emission, length=length)
+    return Language(joint, letters, partial(hidden_markov_sequences, joint))
 
 
 def table_language(*, letters: int = 3, length: int = 6, seed: int = 0) -> Language:
@@ -99,7 +99,8 @@ def table_language(*, letters: int = 3, length: int = 6, seed: int = 0) -> Langu
     checked_count(length, "length", 2)
     generator = Stream(seed).child("table").generator()
     weights = torch.rand(letters**length, dtype=torch.float64, generator=generator).pow(20)
-    return Language(JointTable((weights / weights.sum()).reshape((letters,) * length)), letters)
+    joint = JointTable((weights / weights.sum()).reshape((letters,) * length))
+    return Language(joint, letters, partial(table_sequences, joint))
 
 
 def hidden_markov_sequences(model: HiddenMarkov, count: int, generator: torch.Generator) -> Tensor:
@@ -111,3 +112,9 @@ def hidden_markov_sequences(model: HiddenMarkov, count: int, generator: torch.Ge
         state = torch.multinomial(transition[state], 1, generator=generator)[:, 0]
         letters.append(torch.multinomial(emission[state, t + 1], 1, generator=generator)[:, 0])
     return torch.stack(letters, 1)
+
+
+def table_sequences(model: JointTable, count: int, generator: torch.Generator) -> Tensor:
+    """(count, D) int64 sequences of a table of probabilities."""
+    flat = torch.multinomial(model.probabilities.flatten(), count, replacement=True, generator=generator)
+    return torch.stack(torch.unravel_index(flat, model.probabilities.shape), 1)

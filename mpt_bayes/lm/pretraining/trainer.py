@@ -38,6 +38,9 @@ def train(
     """Train `model` in place from step `start`; metrics, checkpoints and the trained model go to the run's folder."""
     watch = Watch(run, config, model, evaluator, start)
     trainer = MaskedTrainer(
+        model,
+        config.masks.weighting,
+        watch.seen,
         model=model.module,
         args=_arguments(config.training, run.path, config.seed),
         train_dataset=examples,
@@ -46,7 +49,6 @@ def train(
     )
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
-    trainer.masked, trainer.weighting, trainer.seen = model, config.masks.weighting, watch.seen
     with quiet():
         trainer.train(resume_from_checkpoint=str(run.checkpoint(start)) if start else None)
         model.module = watch.module.eval()
@@ -57,11 +59,24 @@ def train(
 
 
 class MaskedTrainer(Trainer):  # type: ignore[misc]
-    """The Trainer with the masked loss, examples in their own order, and an ear for what it computes."""
+    """The Trainer with the masked loss, examples in their own order, and an ear for what it computes.
 
-    masked: MaskedLM
-    weighting: Weighting
-    seen: Callable[[dict[str, Tensor], Tensor, Tensor], None]
+    Args:
+        masked: what turns a batch into log-probabilities.
+        weighting: of masks in the loss.
+        seen: told of every forward pass (batch, loss, s(M) of each row).
+        options: of the Hugging Face Trainer.
+    """
+
+    def __init__(
+        self,
+        masked: MaskedLM,
+        weighting: Weighting,
+        seen: Callable[[dict[str, Tensor], Tensor, Tensor], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.masked, self.weighting, self.seen = masked, weighting, seen
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
         """-log-probability of the hidden tokens, by mask or by token."""

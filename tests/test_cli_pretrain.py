@@ -135,8 +135,8 @@ def script(name):
 def test_figures_and_tables_are_made_from_finished_studies(study, tmp_path, capsys):
     """The study stands for each of the studies the page is made of."""
     config = pretraining.Study.from_toml(study).configs["bert"]
-    for name in ("hmm_laws", "hmm_architectures"):
-        pretraining.pretrain(config, tmp_path / "runs" / name / "uniform")
+    for name in ("hmm_laws/uniform", "hmm_architectures/bert_uniform", "hmm_architectures_1/bert_uniform"):
+        pretraining.pretrain(config, tmp_path / "runs" / name)
     figures = tmp_path / "figures"
     figures.mkdir()
     script("figures").main(str(tmp_path / "runs"), str(figures))
@@ -144,6 +144,7 @@ def test_figures_and_tables_are_made_from_finished_studies(study, tmp_path, caps
     assert drawn == {f"language_{name}.png" for name in ("share", "training", "flops", "sequences")}
     printed = capsys.readouterr().out
     assert "| uniform |" in printed
+    assert "2 seeds" in printed
     assert "network - exact" in printed
 
 

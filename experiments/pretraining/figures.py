@@ -3,6 +3,9 @@
 for study in hmm_laws hmm_plateau hmm_architectures table text; do
     mpt-bayes lm pretrain experiments/pretraining/$study.toml --out runs/$study
 done
+for seed in 1 2; do  # the comparison of architectures is repeated with other weights, examples and masks
+    mpt-bayes lm pretrain experiments/pretraining/hmm_architectures.toml --seed $seed --out runs/hmm_architectures_$seed
+done
 python experiments/pretraining/figures.py runs docs/figures
 """
 
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,24 +21,38 @@ import numpy as np
 import torch
 
 import mpt_bayes as mb
-from mpt_bayes.lm.pretraining import RunFolder, compare_runs, load_corpus, load_run
+from mpt_bayes.lm.pretraining import RunComparison, RunFolder, Study, compare_runs, load_corpus, load_run
 from mpt_bayes.plots import EXACT, SCORE
-from mpt_bayes.pretraining_plots import plot_curve_over_training, plot_share_by_size, plot_training
+from mpt_bayes.pretraining_plots import (
+    plot_curve_over_training,
+    plot_differences_by_size,
+    plot_share_by_size,
+    plot_training,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def finished(study: Path) -> dict[str, RunFolder]:
-    """The finished runs of a study, in the order they were started."""
-    runs = [RunFolder(path) for path in study.iterdir() if RunFolder(path).finished]
-    runs.sort(key=lambda run: (run.path / "config.json").stat().st_mtime)
-    return {run.path.name: run for run in runs}
+def finished(source: Path) -> dict[str, dict[str, RunFolder]]:
+    """The finished runs of every study here and of its repetitions (NAME_SEED), in the order of its configuration."""
+    studies = {}
+    for config in sorted(Path(__file__).parent.glob("*.toml")):
+        names = Study.from_toml(config).configs
+        for folder in sorted(source.glob(f"{config.stem}*")):
+            runs = {name: RunFolder(folder / name) for name in names}
+            studies[folder.name] = {name: run for name, run in runs.items() if run.finished}
+    return studies
 
 
-def table(study: Path) -> str:
+def compared(study: dict[str, RunFolder]) -> list[RunComparison]:
+    """Every run of a study against its first."""
+    return compare_runs({name: run.path for name, run in study.items()})
+
+
+def table(study: dict[str, RunFolder]) -> str:
     """A Markdown table of a study: areas, paired differences from its first run, gains over the untrained self."""
-    runs = compare_runs({name: run.path for name, run in finished(study).items()})
+    runs = compared(study)
     known = "share" in runs[0].row
     heads = [
         "run",
@@ -57,6 +75,71 @@ def table(study: Path) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def evidence_per_flop(seeds: list[dict[str, RunFolder]]) -> str:
+    """Architecture by mask law, a Markdown table: means over seeds ± standard error over seeds, what half costs.
+
+    Held-out sequences and masks are the same throughout, so the spread over seeds is that of training alone.
+    """
+    heads = ["run", "share of context", "over the first (area, paired by seed)", "FLOPs", "FLOPs to a share of 0.5"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    first = next(iter(seeds[0]))
+    for name in seeds[0]:
+        repeated = [runs for runs in seeds if name in runs]
+        results = [runs[name].result() for runs in repeated]
+        over = [runs[name].result()["total"] - runs[first].result()["total"] for runs in repeated]
+        half = [flops_to_share(runs[name], 0.5) for runs in repeated]
+        cells = [
+            name,
+            spread([result["share"] for result in results], ".3f"),
+            "" if name == first else spread(over, "+.2f"),
+            f"{np.mean([result['flops'] for result in results]):.2e}",
+            " / ".join("not reached" if flops is None else f"{flops:.1e}" for flops in half),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def spread(values: list[float], form: str) -> str:
+    """Mean ± standard error over seeds; the value alone if there is one seed."""
+    mean = f"{np.mean(values):{form}}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1) / len(values) ** 0.5:{form.lstrip('+')}}"
+
+
+def flops_to_share(run: RunFolder, share: float) -> float | None:
+    """Training FLOPs at which the share of context was first reached, between evaluations by a straight line."""
+    rows = run.rows("evaluation")
+    for before, after in pairwise(rows):
+        if after["share"] >= share:
+            part = (share - before["share"]) / (after["share"] - before["share"])
+            return float(before["flops"] + part * (after["flops"] - before["flops"]))
+    return None
+
+
+def plot_evidence_per_flop(seeds: list[dict[str, RunFolder]]) -> Axes:
+    """Held-out area against training FLOPs: a colour an architecture, a dash a mask law, a line a seed."""
+    from matplotlib import pyplot as plt
+
+    _, ax = plt.subplots(figsize=(7.2, 4.6), dpi=110, layout="constrained")
+    architectures = {"bert": SCORE, "mae_lm": EXACT, "3ml_self": "#588157", "3ml_cross": "#7b5ea7"}
+    dashes = {"uniform": "-", "15": ":", "50": "--"}
+    for name in seeds[0]:
+        architecture, law = name.rsplit("_", 1)
+        for i, runs in enumerate(runs for runs in seeds if name in runs):
+            rows = [row for row in runs[name].rows("evaluation") if row["flops"] > 0]
+            flops, area = [row["flops"] for row in rows], [row["total"] for row in rows]
+            style = {"color": architectures[architecture], "linestyle": dashes[law], "label": name if i == 0 else None}
+            ax.plot(flops, area, linewidth=1.3, alpha=0.85, **style)
+    start = seeds[0][next(iter(seeds[0]))].rows("evaluation")[0]
+    ax.axhline(start["exact_total"], color="0.2", linewidth=1.2)
+    ax.axhline(start["context_free_total"], color="0.2", linewidth=1.0, linestyle=":")
+    ax.set_xscale("log")
+    ax.set_xlabel("training FLOPs (formula)")
+    ax.set_ylabel("held-out area Σ S(m), nats per sequence")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+    return ax
 
 
 def plot_sequences(run: RunFolder, *, count: int = 64, orders: int = 8) -> Axes:
@@ -88,26 +171,30 @@ def plot_sequences(run: RunFolder, *, count: int = 64, orders: int = 8) -> Axes:
 
 def main(source: str, target: str) -> None:
     """Draw what there is."""
-    studies = {path.name: finished(path) for path in sorted(Path(source).iterdir())}
+    studies = finished(Path(source))
     laws, text = studies.get("hmm_laws", {}), studies.get("text", {})
+    seeds = [runs for name, runs in studies.items() if name.startswith("hmm_architectures")]
     drawings: dict[str, tuple[bool, Callable[[], Axes]]] = {
         "language_share": (bool(laws), lambda: plot_share_by_size(laws)),
         "language_training": (bool(laws), lambda: plot_training(laws, quantity="share", against="step")),
         "language_plateau": (
-            "hmm_plateau" in studies,
+            bool(studies.get("hmm_plateau")),
             lambda: plot_training(studies["hmm_plateau"], quantity="share", against="step"),
         ),
-        "language_flops": ("hmm_architectures" in studies, lambda: plot_training(studies["hmm_architectures"])),
+        "language_flops": (bool(seeds), lambda: plot_evidence_per_flop(seeds)),
         "language_sequences": ("uniform" in laws, lambda: plot_sequences(laws["uniform"])),
         "text_training": (bool(text), lambda: plot_training(text)),
         "text_curve": ("uniform" in text, lambda: plot_curve_over_training(text["uniform"])),
+        "text_laws": (bool(text), lambda: plot_differences_by_size(compared(text))),
     }
     for name, (there, draw) in drawings.items():
         if there:
             draw().get_figure().savefig(Path(target) / f"{name}.png")
     for name, runs in studies.items():
         if runs:
-            print(f"\n{name}\n\n{table(Path(source) / name)}")
+            print(f"\n{name}\n\n{table(runs)}")
+    if seeds:
+        print(f"\n{len(seeds)} seeds\n\n{evidence_per_flop(seeds)}")
 
 
 if __name__ == "__main__":

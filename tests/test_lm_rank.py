@@ -30,9 +30,27 @@ def test_table_has_a_row_a_layer_and_mask_rows_where_there_are_masks(architectur
     assert [row.layer for row in table.layers] == [0, 1, 2]
     assert table.n_rows == 12 * (12 - 3) + 12 * (9 - 2)
     assert table.n_mask_rows == (12 * 3 + 12 * 2) * (architecture == "bert")
-    assert all((row.mask is not None) == (architecture == "bert") for row in table.layers)
+    has_masks = architecture == "bert"
+    assert all((row.mask is not None) == (row.all_masked is not None) == has_masks for row in table.layers)
     assert all(1 <= row.whole <= 16 for row in table.layers)
-    assert list(table.to_dataframe().columns) == ["layer", "whole", "masked", "mask", "gap"]
+    columns = ["layer", "whole", "masked", "mask", "all_whole", "all_masked", "gap"]
+    assert list(table.to_dataframe().columns) == columns
+
+
+def test_mask_rows_can_add_directions_of_their_own():
+    """All tokens in two directions, [MASK] in a third: only the matrix with [MASK] rows has rank 3."""
+    one = model("bert")
+    embeddings = one.module.bert.embeddings
+    embeddings.LayerNorm = torch.nn.Identity()
+    with torch.no_grad():
+        for part in (embeddings.position_embeddings, embeddings.token_type_embeddings):
+            part.weight.zero_()
+        table = embeddings.word_embeddings.weight
+        table.zero_()
+        table[0:MASK:2, 0] = table[1:MASK:2, 1] = table[MASK, 2] = 1.0
+    first = representation_rank(one, texts(), rate=0.4, tau=0.999).layers[0]
+    assert (first.whole, first.masked, first.mask) == (2, 2, 1)
+    assert (first.all_whole, first.all_masked) == (2, 3)
 
 
 def test_ranks_are_those_of_the_states():

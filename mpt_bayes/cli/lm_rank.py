@@ -14,8 +14,10 @@ from mpt_bayes.lm import EncodedText, MaskedLM
 from mpt_bayes.lm.rank import RankTable, representation_rank
 from mpt_bayes.report import number_table
 
-Models = Annotated[list[str], typer.Argument(help="Run folders of `lm pretrain`, model folders or hub names.")]
-Input = Annotated[Path | None, typer.Option("--input", help="Lines of text; by default a run's held-out sequences.")]
+Models = Annotated[
+    list[str], typer.Argument(help="Run folders of `lm pretrain`, model folders, hub names, or 'antibody'.")
+]
+Input = Annotated[Path | None, typer.Option("--input", help="Lines of text; by default what a run held out.")]
 Rate = Annotated[float, typer.Option(help="Mask rate.")]
 Tau = Annotated[float, typer.Option(help="Share of the squared singular values to reach.")]
 Center = Annotated[bool, typer.Option("--center", help="Subtract the mean representation first.")]
@@ -45,16 +47,20 @@ def _loaded(name: str, source: Path | None) -> tuple[MaskedLM, list[EncodedText]
     from mpt_bayes.lm import pretraining
 
     folder = pretraining.RunFolder(Path(name))
+    texts: list[EncodedText] | None = None
     if folder.finished:
-        run = pretraining.load_run(name)
-        run.model.name = folder.path.name
-        if source is None:
-            return run.model, pretraining.load_corpus(folder.config().corpus).held_out
-        model = run.model
+        model = pretraining.load_run(name).model
+        model.name = folder.path.name
+        texts = pretraining.load_corpus(folder.config().corpus).held_out if source is None else None
+    elif name == "antibody":
+        model = lm.antibody()
+        texts = [model.encode(text, row=row) for row, text in enumerate(lm.antibody_sequences().values())]
     else:
         model = lm.load(name)
     if source is None:
-        raise ArgumentError(f"{name} is not a run of `lm pretrain`: say what text to represent with --input FILE")
+        if texts is None:
+            raise ArgumentError(f"{name} is not a run of `lm pretrain`: say what text to represent with --input FILE")
+        return model, texts
     try:
         lines = source.read_text().splitlines()
     except OSError as error:
@@ -66,11 +72,11 @@ def _report(tables: list[RankTable]) -> Table:
     first = tables[0]
     centring = ", centred" if first.center else ""
     title = f"effective rank at τ = {first.tau:g}{centring}; mask rate {first.rate:g}"
-    report = number_table("model", "layer", "without [MASK]", "with [MASK]", "gap", "[MASK] rows", "width", title=title)
+    headings = ("without [MASK]", "with", "[MASK] rows", "all without", "all with [MASK] rows")
+    report = number_table("model", "layer", *headings, "width", title=title)
     for table in tables:
         for row in table.layers:
-            mask = "none" if row.mask is None else str(row.mask)
-            report.add_row(
-                table.name, str(row.layer), str(row.whole), str(row.masked), f"{row.gap:+d}", mask, str(table.width)
-            )
+            ranks = (row.whole, row.masked, row.mask, row.all_whole, row.all_masked)
+            cells = ("none" if rank is None else str(rank) for rank in ranks)
+            report.add_row(table.name, str(row.layer), *cells, str(table.width))
     return report

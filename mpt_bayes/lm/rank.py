@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH = 64
+ROWS = ("whole", "masked", "mask", "all_whole", "all_masked")
+"""The matrices of `LayerRank`, by its names."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,17 @@ class LayerRank:
         whole: of the visible tokens, in inputs where nothing is hidden.
         masked: of the same tokens at the same places, in inputs with [MASK] elsewhere (or with hidden tokens removed,
             in encoders that never see [MASK]).
-        mask: of as many [MASK] rows; None in encoders that have none.
+        mask: of the [MASK] rows; None in encoders that have none.
+        all_whole: of all tokens, in inputs where nothing is hidden.
+        all_masked: of the same number of rows of the masked inputs, [MASK] rows among them; None where there are none.
     """
 
     layer: int
     whole: int
     masked: int
     mask: int | None
+    all_whole: int
+    all_masked: int | None
 
     @property
     def gap(self) -> int:
@@ -77,10 +83,7 @@ class RankTable:
             "rate": self.rate,
             "tau": self.tau,
             "center": self.center,
-            "layers": [
-                {"layer": r.layer, "whole": r.whole, "masked": r.masked, "mask": r.mask, "gap": r.gap}
-                for r in self.layers
-            ],
+            "layers": [{**asdict(row), "gap": row.gap} for row in self.layers],
         }
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -102,8 +105,9 @@ def representation_rank(
     """Effective rank by layer of token representations, for the same tokens with and without [MASK] beside them.
 
     Meng et al. (2023) report, for encoders trained with [MASK] in the input, that inputs without [MASK] have a lower
-    effective rank, the more so the deeper the layer, and that the gap disappears in MAE-LM. Rows are the tokens left
-    visible by one random mask of each text, taken from both inputs, so that the matrices differ in nothing else.
+    effective rank, the more so the deeper the layer, and that the gap disappears in MAE-LM. `whole` and `masked` take
+    the tokens left visible by one random mask of each text from both inputs, so that the matrices differ in nothing
+    else; `all_whole` and `all_masked` take every token, where [MASK] rows may add directions of their own.
 
     Args:
         model: BERT's kind, or one of `mpt_bayes.lm.architectures`.
@@ -118,26 +122,22 @@ def representation_rank(
         ModelError: a module that does not tell its layers.
     """
     stream = Stream(seed).child("rank")
-    kept: list[tuple[list[Tensor], list[Tensor], list[Tensor]]] = []
+    kept: list[dict[str, list[Tensor]]] = []
     with model.evaluating():
         ordered = sorted(texts, key=lambda text: len(text.ids))
         for _, same in groupby(ordered, key=lambda text: len(text.ids)):
             group = list(same)
             starts = range(0, len(group), BATCH)
             kept.extend(_gathered(model, group[start : start + BATCH], rate, stream) for start in starts)
-    whole, masked, mask = ([torch.cat(layer) for layer in zip(*part, strict=True)] for part in zip(*kept, strict=True))
+    rows = {name: [torch.cat(layer) for layer in zip(*(part[name] for part in kept), strict=True)] for name in kept[0]}
+    whole, mask = rows["whole"], rows.get("mask")
     n_rows, width = whole[0].shape
     if n_rows <= width:
         raise DataError(f"texts give {n_rows} visible tokens, not more than the width {width} of the model: give more")
     return RankTable(
         name=model.name,
         layers=tuple(
-            LayerRank(
-                layer,
-                effective_rank(whole[layer], tau=tau, center=center),
-                effective_rank(masked[layer], tau=tau, center=center),
-                effective_rank(mask[layer], tau=tau, center=center) if mask else None,
-            )
+            LayerRank(layer, **{name: _rank(rows, name, layer, tau, center) for name in ROWS})  # type: ignore[arg-type]
             for layer in range(len(whole))
         ),
         width=width,
@@ -149,10 +149,13 @@ def representation_rank(
     )
 
 
-def _gathered(
-    model: MaskedLM, texts: list[EncodedText], rate: float, stream: Stream
-) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """By layer: visible tokens of whole inputs, the same of masked inputs, and [MASK] rows (none if mask-free)."""
+def _rank(rows: dict[str, list[Tensor]], name: str, layer: int, tau: float, center: bool) -> int | None:
+    """Of one matrix of one layer; None where the encoder has no such rows."""
+    return effective_rank(rows[name][layer], tau=tau, center=center) if name in rows else None
+
+
+def _gathered(model: MaskedLM, texts: list[EncodedText], rate: float, stream: Stream) -> dict[str, list[Tensor]]:
+    """Rows by layer under the names of `LayerRank`; without those of [MASK] if the encoder is mask-free."""
     ids = torch.stack([text.ids for text in texts])
     hidden = torch.zeros_like(ids, dtype=torch.bool)
     scored = torch.zeros_like(hidden)
@@ -160,10 +163,11 @@ def _gathered(
         hidden[row, text.scored] = FixedRate(rate, 1).draw(text.dim, stream.child(text.digest)).hidden[0]
         scored[row, text.scored] = True
     visible = scored & ~hidden
-    whole = [layer[visible] for layer in _layers(model, ids)]
-    masked = _layers(model, ids.masked_fill(hidden, model.mask_token_id))
-    mask = [] if _is_mask_free(model.module) else [layer[hidden] for layer in masked]
-    return whole, [layer[visible] for layer in masked], mask
+    whole, masked = _layers(model, ids), _layers(model, ids.masked_fill(hidden, model.mask_token_id))
+    taken = {"whole": (whole, visible), "masked": (masked, visible), "all_whole": (whole, scored)}
+    if not _is_mask_free(model.module):
+        taken |= {"mask": (masked, hidden), "all_masked": (masked, scored)}
+    return {name: [layer[rows] for layer in layers] for name, (layers, rows) in taken.items()}
 
 
 def _layers(model: MaskedLM, ids: Tensor) -> list[Tensor]:

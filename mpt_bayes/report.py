@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -33,6 +34,9 @@ def comparison_report(result: Comparison, *, title: str = "") -> RenderableType:
     error = score.standard_error
     both.add_row("cumulative score Σ S(m)", f"{score.value:.6f}", f"{score.value / n:.6f}")
     both.add_row("  its standard error (masks)", number(error), number(None if error is None else error / n))
+    drawn = score.inner_standard_error
+    if drawn is not None:
+        both.add_row("  its standard error (draws of the model)", number(drawn), number(drawn / n))
     both.add_row("difference", f"{result.difference:+.6f}", f"{result.difference / n:+.6f}")
     both.add_row("  in standard errors", result.z_in_words, "")
     source = f"{score.design}, seed {score.seed}, {score.n_evaluations:,} (row, mask) pairs"
@@ -52,7 +56,7 @@ def curve_table(curve: ScoreCurve) -> Table:
             str(i + 1),
             f"{curve.rates[i]:.2f}",
             f"{curve.scores[i] / n:.4f}",
-            number(curve.standard_errors[i] / n),
+            errors_at(i, n, curve.standard_errors, curve.inner_standard_errors),
             f"{curve.partials[i] / n:.4f}",
         )
     return table
@@ -68,12 +72,14 @@ def sweep_report(result: Sweep, *, title: str = "") -> RenderableType:
             f"{rate:g}",
             str(result.sizes[i]),
             f"{result.scores[i] / n:.4f}",
-            number(result.standard_errors[i] / n),
+            errors_at(i, n, result.standard_errors, result.inner_standard_errors),
             "no exact log p(x)" if result.bias is None else f"{result.bias[i] / n:+.4f}",
             "" if result.bias is None else number(result.scaled_standard_errors[i] / n),
         )
     exact = result.log_marginal_likelihood
-    notes = [] if exact is None else [f"exact log p(x) per datum: {exact / n:.6f} nats; biases are per datum too"]
+    drawn = result.log_marginal_likelihood_inner_standard_error
+    kind = "exact log p(x)" if drawn is None else "log p(x) of the draws"
+    notes = [] if exact is None else [f"{kind} per datum: {exact / n:.6f} nats; biases are per datum too"]
     return Group(table, *notes, *([POSITIVE] if bool((result.scores > 0).any()) else []))
 
 
@@ -84,7 +90,8 @@ def attribution_report(result: Attribution, *, title: str = "") -> RenderableTyp
     for j in np.argsort(-np.abs(result.per_coordinate), kind="stable")[:SHOWN_SHARES]:
         share = result.per_coordinate[j]
         part = f"{share / result.total:.1%}" if result.total else "—"
-        table.add_row(str(j), f"{share / n:+.4f}", number(result.coordinate_standard_errors[j] / n), part)
+        error = errors_at(j, n, result.coordinate_standard_errors, result.coordinate_inner_standard_errors)
+        table.add_row(str(j), f"{share / n:+.4f}", error, part)
     dim = result.shares.shape[1]
     notes = [f"the {SHOWN_SHARES} largest of {dim} shares"] if dim > SHOWN_SHARES else []
     if bool((result.shares > 0).any()):
@@ -116,6 +123,12 @@ def number_table(*headings: str, title: str = "", words: int = 1) -> Table:
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < words else "right")
     return table
+
+
+def errors_at(i: int, n: int, masks: NDArray[np.float64], draws: NDArray[np.float64] | None) -> str:
+    """The standard error of entry i per datum, from the masks and, where there is one, from the model's draws."""
+    drawn = "" if draws is None else f", draws {number(draws[i] / n)}"
+    return number(masks[i] / n) + drawn
 
 
 def number(value: float | None) -> str:

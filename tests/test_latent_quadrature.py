@@ -130,6 +130,10 @@ def exact_and_encoder(rng):
     return layer, exact, encoder
 
 
+EVERYTHING = torch.ones(1, 6, dtype=bool), torch.ones(1, 1)
+"""The subset of all coordinates, with weight 1."""
+
+
 def bank_of(layer, encoder, **options):
     return mb.models.ImportanceBank(lambda z: mb.models.BernoulliEmission.from_logits(layer(z)), encoder, 1, **options)
 
@@ -178,8 +182,8 @@ def test_identity_holds_for_the_bank_itself_and_exhaustive_errors_agree(rng):
     result = mb.compare(bank, x, design=mb.masks.Exhaustive())
     assert abs(result.difference) < 1e-10
     batch = mb.masks.Exhaustive().draw(6, None)
-    influence = bank.score_influence(x, batch.hidden, batch.sampling.log_weight.exp())
-    torch.testing.assert_close(influence, bank.log_prob_influence(x), atol=1e-12, rtol=0)
+    influence = bank.score_influence(x, batch.hidden, batch.sampling.log_weight.exp()[:, None])
+    torch.testing.assert_close(influence, bank.log_prob_influence(x, *EVERYTHING), atol=1e-12, rtol=0)
 
 
 def test_draws_depend_on_the_row_alone(rng):
@@ -239,8 +243,9 @@ def test_inner_error_of_whole_models_equals_that_of_their_mixture(rng):
     whole = mb.models.ModelMixture(weights, [mb.models.Gaussian(m, eye) for m in means], draws=draws)
     bank = mb.models.Mixture(weights, mb.models.NormalEmission(means, torch.ones(50, 4).double()), draws=draws)
     x, batch = torch.from_numpy(rng.normal(size=(3, 4))), mb.masks.RandomOrders(3).draw(4, Stream(0))
-    share = batch.sampling.log_weight.exp()
+    share = batch.sampling.log_weight.exp()[:, None] * (batch.sampling.sizes[:, None] == torch.arange(1, 5))
     torch.testing.assert_close(
         whole.score_influence(x, batch.hidden, share), bank.score_influence(x, batch.hidden, share)
     )
-    torch.testing.assert_close(whole.log_prob_influence(x), bank.log_prob_influence(x))
+    some = all_subsets(4), torch.from_numpy(rng.normal(size=(16, 3)))
+    torch.testing.assert_close(whole.log_prob_influence(x, *some), bank.log_prob_influence(x, *some))

@@ -25,7 +25,9 @@ def draws(seed, *shape):
 
 
 def log_evidence(model, x):
-    inner = model.inner_variance(x, model.log_prob_influence(x))
+    inner = model.inner_variance(
+        x, *model.log_prob_influence(x, torch.ones(1, x.shape[1], dtype=bool), torch.ones(1, 1))
+    )
     return float(model.log_marginal_likelihood(x).sum()), math.sqrt(inner)
 
 

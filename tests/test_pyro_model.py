@@ -255,7 +255,9 @@ def test_a_guide_shrinks_the_inner_error():
     errors, values = [], []
     for option in (None, guide):
         model = mb.models.PyroModel(program, x, guide=option, n_samples=500)
-        variance = model.inner_variance(x[None], model.log_prob_influence(x[None]))
+        variance = model.inner_variance(
+            x[None], *model.log_prob_influence(x[None], torch.ones(1, 30, dtype=bool), torch.ones(1, 1))
+        )
         errors.append(math.sqrt(variance))
         values.append(float(model.log_marginal_likelihood(x[None])))
     assert errors[1] < 0.5 * errors[0]

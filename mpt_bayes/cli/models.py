@@ -111,6 +111,8 @@ def _report(result: mb.ModelComparison, data: str) -> RenderableType:
         for name, rank in by_model.items():
             criterion = result.criteria[name][column]
             error = f" ± {criterion.standard_error:.2g}" if criterion.standard_error else ""
+            if criterion.inner_standard_error is not None:
+                error += f" ± {criterion.inner_standard_error:.2g} (draws of the model)"
             cells.append(f"{criterion.value:,.2f}{error} ({rank})")
         table.add_row(column, *cells)
     reference = next(iter(ranks))

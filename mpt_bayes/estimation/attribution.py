@@ -10,9 +10,10 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.chain import chain_log_probs
 from mpt_bayes.estimation.enumeration import subset_log_probs
+from mpt_bayes.estimation.inner import inner_variances
 from mpt_bayes.estimation.missing import ObservedPart, observed_parts
 from mpt_bayes.masks import Exhaustive, MaskDesign, OrderBatch, OrderDesign, RandomOrders
-from mpt_bayes.models.base import ConditionalModel, JointModel
+from mpt_bayes.models.base import ConditionalModel, JointModel, is_made_of_draws
 from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results import Attribution
@@ -61,18 +62,23 @@ def attribution(
     shares = torch.zeros(len(x), model.dim, dtype=torch.float64)
     variances = torch.zeros_like(shares)
     coordinate_variances = torch.zeros(model.dim, dtype=torch.float64)
+    inner = torch.zeros_like(coordinate_variances) if is_made_of_draws(model) else None
     n_evaluations = 0
     for part in observed_parts(model, x, missing):
         place = (part.rows.cpu()[:, None], part.coordinates.cpu())
         if isinstance(chosen, Exhaustive):
             shares[place] = _exact_shares(part, chosen).cpu()
             n_evaluations += len(part.rows) * 2**part.model.dim
+            if inner is not None:
+                inner[part.coordinates.cpu()] += _inner_errors(part, *_all_differences(part.model.dim))
             continue
         batch = chosen.draw_orders(part.model.dim, Stream(seed).child("masks", *part.key))
         mean, variance, column_variance = _sampled_shares(part, batch)
         shares[place], variances[place] = mean.cpu(), variance.cpu()
         coordinate_variances[part.coordinates.cpu()] += column_variance.cpu()
         n_evaluations += len(part.rows) * batch.orders.numel()
+        if inner is not None:
+            inner[part.coordinates.cpu()] += _inner_errors(part, *_differences_along(batch))
     target = "log p(x)" if isinstance(model, JointModel) else "the cumulative score"
     return Attribution(
         shares=shares.numpy(),
@@ -83,6 +89,7 @@ def attribution(
         n_evaluations=n_evaluations,
         seed=None if isinstance(chosen, Exhaustive) else seed,
         data_digest=data_digest(x),
+        coordinate_inner_standard_errors=None if inner is None else inner.numpy(),
     )
 
 
@@ -101,6 +108,33 @@ def _exact_shares(part: ObservedPart, design: Exhaustive) -> Tensor:
         weight = weight_of_size.to(part.x.device)[subsets[without].sum(1)]
         shares[:, j] = (log_prob[:, without + 2**j] - log_prob[:, without]) @ weight
     return shares
+
+
+def _inner_errors(part: ObservedPart, subsets: Tensor, weight: Tensor) -> Tensor:
+    """(D,) inner errors of shares that are differences of log p(x_A); of groups of rows they add up in full."""
+    assert is_made_of_draws(part.model)
+    return inner_variances(part.model, part.x, subsets, weight).sqrt()
+
+
+def _all_differences(dim: int) -> tuple[Tensor, Tensor]:
+    """All (2^D, D) subsets, and the (2^D, D) weights with which their log-probabilities make up the exact shares."""
+    subsets = all_subsets(dim)
+    weight_of_size = (-log_binomial(dim - 1)).exp() / dim
+    size = subsets.sum(1, keepdim=True)
+    with_j = weight_of_size[(size - 1).clamp_min(0)]
+    without_j = weight_of_size[size.clamp_max(dim - 1)]
+    return subsets, torch.where(subsets, with_j, -without_j)
+
+
+def _differences_along(batch: OrderBatch) -> tuple[Tensor, Tensor]:
+    """The n·(D+1) first parts of the orders, and the weights with which they make up the shares from these orders."""
+    n, dim = batch.orders.shape
+    place = batch.orders.argsort(1)
+    subsets = place[:, None, :] < torch.arange(dim + 1)[:, None]
+    weight = torch.zeros(n, dim + 1, dim, dtype=torch.float64)
+    weight.scatter_(1, place[:, None, :] + 1, 1 / n)
+    weight.scatter_(1, place[:, None, :], -1 / n)
+    return subsets.reshape(-1, dim), weight.reshape(-1, dim)
 
 
 def _sampled_shares(part: ObservedPart, batch: OrderBatch) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mpt_bayes.checks import Missing
@@ -98,8 +100,14 @@ def curve_of(tally: Tally, total: Estimate) -> ScoreCurve:
         partial_standard_errors=tally.partial_variances.sqrt().numpy(),
         partial_degrees_of_freedom=_degrees_of_freedom(tally.partial_variances, tally.partial_quartics).numpy(),
         score_degrees_of_freedom=_degrees_of_freedom(tally.score_variances, tally.score_quartics).numpy(),
+        inner_standard_errors=_roots(tally.score_inner_variances),
+        partial_inner_standard_errors=_roots(tally.partial_inner_variances),
         note="; ".join(notes),
     )
+
+
+def _roots(variances: Tensor | None) -> NDArray[np.float64] | None:
+    return None if variances is None else variances.sqrt().numpy()
 
 
 def cumulative_score(
@@ -170,7 +178,7 @@ def masked_score(
 
 
 def _estimate(tally: Tally, x: Tensor, design: MaskDesign | Budget, seed: int, estimand: str) -> Estimate:
-    error = math.sqrt(float(tally.partial_variances[-1]))
+    error, inner = math.sqrt(float(tally.partial_variances[-1])), _roots(tally.partial_inner_variances)
     target = design.target_standard_error if isinstance(design, Budget) else None
     notes = ["a standard error needs at least two independent draws: raise the design's number"] * math.isnan(error)
     if target is not None and error > target:
@@ -188,7 +196,7 @@ def _estimate(tally: Tally, x: Tensor, design: MaskDesign | Budget, seed: int, e
         design=repr(design),
         data_digest=data_digest(x),
         per_row=None if bool(tally.per_row.isnan().any()) else tally.per_row.numpy(),
-        inner_standard_error=None if tally.inner_variance is None else math.sqrt(tally.inner_variance),
+        inner_standard_error=None if inner is None else float(inner[-1]),
         note="; ".join(notes),
     )
 

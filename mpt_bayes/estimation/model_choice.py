@@ -12,6 +12,7 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import log_marginal_likelihood
 from mpt_bayes.estimation.curve import score_curve
+from mpt_bayes.estimation.inner import inner_error_of_masks, inner_standard_error
 from mpt_bayes.estimation.scores import mask_scores
 from mpt_bayes.masks import FixedRate, MaskDesign
 from mpt_bayes.models.base import ConditionalModel, JointModel
@@ -93,15 +94,24 @@ def _criteria(
     dim = model.dim
     found: dict[str, Criterion] = {}
     if isinstance(model, JointModel):
-        found[LOG_MARGINAL_LIKELIHOOD] = Criterion(float(log_marginal_likelihood(model, x).sum()), 0.0)
+        found[LOG_MARGINAL_LIKELIHOOD] = _evidence(model, x)
     single = torch.eye(dim, dtype=torch.bool, device=x.device)
     loo = sum(float(mask_scores(model, x, part).sum()) for part in single.split(64))
-    found["leave-one-out"] = Criterion(loo, 0.0)
+    found["leave-one-out"] = Criterion(loo, 0.0, inner_error_of_masks(model, x, single))
     sections = {f"score at rate {rate:g}": curve.score(FixedRate(rate, 1).size(dim)) for rate in rates}
     for fraction in fractions:
         sections[f"conditional given {fraction:g}"] = curve.partial(max(1, dim - int(fraction * dim + 0.5)))
     sections["cumulative score"] = curve.total
-    found |= {name: Criterion(section.value, section.standard_error) for name, section in sections.items()}
+    found |= {
+        name: Criterion(section.value, section.standard_error, section.inner_standard_error)
+        for name, section in sections.items()
+    }
     if test is not None and isinstance(model, JointModel):
-        found["held-out"] = Criterion(float(log_marginal_likelihood(model, test).sum()), 0.0)
+        found["held-out"] = _evidence(model, test)
     return found
+
+
+def _evidence(model: JointModel, x: Tensor) -> Criterion:
+    return Criterion(
+        float(log_marginal_likelihood(model, x).sum()), 0.0, inner_standard_error(model, x, missing="error")
+    )

@@ -13,6 +13,7 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score
+from mpt_bayes.estimation.inner import inner_standard_error
 from mpt_bayes.estimation.realisation import part_tallies
 from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
 from mpt_bayes.models.base import ConditionalModel
@@ -59,32 +60,34 @@ def sweep(
     designs = [FixedRate(rate, 1 if n_masks is None else n_masks) for rate in rates]
     seed = seed_from(generator)
     n_evaluations = 0
-    moments = torch.zeros(4, len(rates), dtype=torch.float64)  # S, its variance, D · S, its variance
-    if n_masks is None:
-        for part, tally in part_tallies(model, x, Exhaustive(), seed, missing):
-            dim = part.model.dim
-            scores = tally.scores[[design.size(dim) - 1 for design in designs]]
-            moments[0] += scores
-            moments[2] += dim * scores
-            n_evaluations += tally.n_evaluations
-    for i, design in enumerate(designs if n_masks is not None else []):
+    moments = torch.zeros(6, len(rates), dtype=torch.float64)  # S, its variance, its inner error; D · S, likewise
+    work = [(Exhaustive(), range(len(rates)))] if n_masks is None else [(d, [i]) for i, d in enumerate(designs)]
+    for design, columns in work:
         for part, tally in part_tallies(model, x, design, seed, missing):
-            dim = part.model.dim
-            score, variance = (column[design.size(dim) - 1] for column in (tally.scores, tally.score_variances))
-            moments[:, i] += torch.stack([score, variance, dim * score, dim**2 * variance])
             n_evaluations += tally.n_evaluations
+            dim = part.model.dim
+            for i in columns:
+                size = designs[i].size(dim)
+                variance, inner = tally.score_variances[size - 1], tally.score_inner_variances
+                error = torch.zeros(()) if inner is None else inner[size - 1].sqrt()
+                found = torch.stack([tally.scores[size - 1], variance, error])
+                moments[:, i] += torch.cat([found, found * torch.tensor([dim, dim**2, dim])])
+    drawn = inner_standard_error(model, x, missing)
     return Sweep(
         rates=np.asarray(rates, dtype=np.float64),
         sizes=np.array([design.size(model.dim) for design in designs]),
         scores=moments[0].numpy(),
         standard_errors=moments[1].sqrt().numpy(),
-        scaled=moments[2].numpy(),
-        scaled_standard_errors=moments[3].sqrt().numpy(),
+        scaled=moments[3].numpy(),
+        scaled_standard_errors=moments[4].sqrt().numpy(),
         log_marginal_likelihood=known_log_marginal_likelihood(model, x, missing),
         n_data=len(x),
         n_evaluations=n_evaluations,
         seed=None if n_masks is None else seed,
         data_digest=data_digest(x),
+        inner_standard_errors=None if drawn is None else moments[2].numpy(),
+        scaled_inner_standard_errors=None if drawn is None else moments[5].numpy(),
+        log_marginal_likelihood_inner_standard_error=drawn,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -22,7 +21,8 @@ class Tally:
             Welch-Satterthwaite degrees of freedom v² / quartic.
         partials, partial_variances, partial_quartics: (D,) Σ_{m≤P} S(m).
         per_row: (N,) the total row by row; NaN where it was not computed.
-        inner_variance: of the total, from a model that is itself made of draws; None where it is exact.
+        score_inner_variances, partial_inner_variances: (D,) from a model that is itself made of draws; None where it is
+            exact.
     """
 
     scores: Tensor
@@ -33,7 +33,8 @@ class Tally:
     partial_quartics: Tensor
     per_row: Tensor
     n_evaluations: int
-    inner_variance: float | None = None
+    score_inner_variances: Tensor | None = None
+    partial_inner_variances: Tensor | None = None
 
     @classmethod
     def exact(cls, row_curves: Tensor, n_evaluations: int) -> Tally:
@@ -74,10 +75,10 @@ class Tally:
         a, b = self._padded(dim), other._padded(dim)
         sums = {name: getattr(a, name) + getattr(b, name) for name in _BY_SIZE}
         per_row = torch.cat([a.per_row, b.per_row])
-        inner = None
-        if a.inner_variance is not None and b.inner_variance is not None:
-            inner = (math.sqrt(a.inner_variance) + math.sqrt(b.inner_variance)) ** 2
-        return Tally(**sums, per_row=per_row, n_evaluations=a.n_evaluations + b.n_evaluations, inner_variance=inner)
+        for name in _INNER:
+            mine, theirs = getattr(a, name), getattr(b, name)
+            sums[name] = None if mine is None or theirs is None else (mine.sqrt() + theirs.sqrt()).square()
+        return Tally(**sums, per_row=per_row, n_evaluations=a.n_evaluations + b.n_evaluations)
 
     def with_rows(self, rows: Tensor, n_rows: int) -> Tally:
         """Per-row values put back at their rows; rows not named contribute 0."""
@@ -89,8 +90,10 @@ class Tally:
         """As a curve over more sizes: no score there, and partial sums that stay where they are."""
         extra = dim - len(self.scores)
         columns: dict[str, Any] = {}
-        for name in _BY_SIZE:
-            column: Tensor = getattr(self, name)
+        for name in (*_BY_SIZE, *_INNER):
+            column: Tensor | None = getattr(self, name)
+            if column is None:
+                continue
             tail = column[-1:].expand(extra) if name.startswith("partial") else column.new_zeros(extra)
             columns[name] = torch.cat([column, tail])
         return replace(self, **columns)
@@ -104,6 +107,7 @@ _BY_SIZE = (
     "partial_variances",
     "partial_quartics",
 )
+_INNER = ("score_inner_variances", "partial_inner_variances")
 
 
 def combined(tallies: list[Tally]) -> Tally:

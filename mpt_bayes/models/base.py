@@ -110,11 +110,20 @@ class EstimatedConditionals(Protocol):
     def is_estimated(self) -> bool:
         """Whether this very model is made of draws."""
 
-    def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-        """(N, K) derivative of Σ_p weight_p s(M_p) of each row in the log weight of each draw."""
+    @property
+    def n_states(self) -> int:
+        """K, the states made of the draws."""
 
-    def log_prob_influence(self, x: Tensor) -> Tensor:
-        """(N, K) the same derivative of log p(x_n)."""
+    def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
+        """(J, N, K) derivative of the J sums Σ_p weight_pj s(M_p) of each row in the log weight of each state.
+
+        Args:
+            hidden: (P, D) masks.
+            weight: (P, J).
+        """
+
+    def log_prob_influence(self, x: Tensor, visible: Tensor, weight: Tensor) -> Tensor:
+        """(J, N, K) the same derivative of Σ_p weight_pj log p(x_A_p), for (P, D) subsets A_p."""
 
     def inner_variance(self, x: Tensor, influence: Tensor) -> float:
         """The variance of the total over rows, from the influence of the draws."""

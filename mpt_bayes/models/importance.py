@@ -138,12 +138,12 @@ class ImportanceBank(LatentBank):
         return model
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-        """(N, K) how much each draw moves Σ_p weight_p s(M_p): the derivative in its log weight."""
+        """(J, N, K) how much each draw moves Σ_p weight_pj s(M_p): the derivative in its log weight."""
         return score_influence(self, x, hidden, weight)
 
-    def log_prob_influence(self, x: Tensor) -> Tensor:
-        """(N, K) p(z_k | x) - w_k."""
-        return log_prob_influence(self, x)
+    def log_prob_influence(self, x: Tensor, visible: Tensor, weight: Tensor) -> Tensor:
+        """(J, N, K) Σ_p weight_pj (p(z_k | x_A_p) - w_k)."""
+        return log_prob_influence(self, x, visible, weight)
 
     def inner_variance(self, x: Tensor, influence: Tensor) -> float:
         """Variance of a total over rows from its (N, K) influence; draws from prior and encoder are two strata.

@@ -13,6 +13,7 @@ from mpt_bayes.errors import MptBayesWarning
 from mpt_bayes.models.latent_bank import LatentBank, conditionals
 
 MINIMUM_EFFECTIVE_SAMPLES = 20
+_WORKING_NUMBERS = 2**24
 
 
 class States(Protocol):
@@ -35,10 +36,10 @@ class States(Protocol):
 
 
 def score_influence(bank: LatentBank, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-    """(N, K) ∂/∂log w_k of Σ_p weight_p s(M_p), row by row: the infinitesimal jackknife (Jaeckel 1972).
+    """(J, N, K) ∂/∂log w_k of Σ_p weight_pj s(M_p), row by row: the infinitesimal jackknife (Jaeckel 1972).
 
     For log p(x) itself it is p(z_k | x) - w_k. Summed over draws it is zero; its squares summed over independent draws
-    are the delta-method variance of the score.
+    are the delta-method variance of the score. Masks of weight 0 cost nothing.
     """
     checked_hidden(hidden, bank.dim, bank.device)
     parts, terms_of = [], bank.latent_terms()
@@ -47,10 +48,17 @@ def score_influence(bank: LatentBank, x: Tensor, hidden: Tensor, weight: Tensor)
             log_weight, terms = terms_of(block)
         with torch.enable_grad():
             tilted = log_weight.expand(len(block), -1).clone().requires_grad_()
-            log_prob = conditionals(tilted.log_softmax(1), terms, hidden)
-            total = (log_prob.sum(2) / hidden.sum(1)) @ weight.to(log_prob)
-            parts.append(torch.autograd.grad(total.sum(), tilted)[0])
-    return torch.cat(parts)
+            columns = []
+            for column in weight.T:
+                masks, share = hidden[column != 0], column[column != 0]
+                if len(masks) == 0:
+                    columns.append(torch.zeros_like(tilted))
+                    continue
+                log_prob = conditionals(tilted.log_softmax(1), terms, masks)
+                total = (log_prob.sum(2) / masks.sum(1)) @ share.to(log_prob)
+                columns.append(torch.autograd.grad(total.sum(), tilted)[0])
+            parts.append(torch.stack(columns))
+    return torch.cat(parts, 1)
 
 
 def shared_draws_variance(influence: Tensor, draws: Tensor) -> float:
@@ -66,10 +74,15 @@ def shared_draws_variance(influence: Tensor, draws: Tensor) -> float:
 
 
 @torch.no_grad()
-def log_prob_influence(bank: States, x: Tensor) -> Tensor:
-    """(N, K) p(z_k | x_n) - w_k, the derivative of log p(x_n) in the log weight of each draw."""
-    posterior, prior = bank.state_probabilities(x, _ends(bank)).unbind(1)
-    return posterior - prior
+def log_prob_influence(bank: States, x: Tensor, visible: Tensor, weight: Tensor) -> Tensor:
+    """(J, N, K) Σ_p weight_pj (p(z_k | x_A_p) - w_k): of log p(x_A) the derivative is p(z_k | x_A) - w_k."""
+    nothing = visible.new_zeros(1, bank.dim)
+    prior = bank.state_probabilities(x, nothing)[:, 0]
+    influence = -weight.sum(0)[:, None, None].to(prior) * prior
+    length = max(1, _WORKING_NUMBERS // (len(x) * bank.n_states))
+    for subsets, share in zip(visible.split(length), weight.to(prior).split(length), strict=True):
+        influence += torch.einsum("npk,pj->jnk", bank.state_probabilities(x, subsets), share)
+    return influence
 
 
 @torch.no_grad()

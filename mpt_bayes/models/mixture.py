@@ -197,12 +197,12 @@ class Mixture(LatentBank):
         return self._draws is not None
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-        """(N, K) derivative of Σ_p weight_p s(M_p) in the log weights."""
+        """(J, N, K) derivative of Σ_p weight_pj s(M_p) in the log weights."""
         return score_influence(self, x, hidden, weight)
 
-    def log_prob_influence(self, x: Tensor) -> Tensor:
-        """(N, K) p(z_k | x) - w_k."""
-        return log_prob_influence(self, x)
+    def log_prob_influence(self, x: Tensor, visible: Tensor, weight: Tensor) -> Tensor:
+        """(J, N, K) Σ_p weight_pj (p(z_k | x_A_p) - w_k)."""
+        return log_prob_influence(self, x, visible, weight)
 
     def inner_variance(self, x: Tensor, influence: Tensor) -> float:
         """The variance of the total over rows, which share their draws."""

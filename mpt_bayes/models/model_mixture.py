@@ -114,20 +114,20 @@ class ModelMixture(JointModel):
         return self._log_joint(x, visible).softmax(0).permute(1, 2, 0)
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-        """(N, K) derivative of Σ_p weight_p s(M_p) in the log weights: of each log p(x_j | x_R) it is
+        """(J, N, K) derivative of Σ_p weight_pj s(M_p) in the log weights: of each log p(x_j | x_R) it is
         p(k | x_j, x_R) - p(k | x_R)."""
         log_state = self._log_joint(x, ~hidden).log_softmax(0)
         log_prob = self.masked_log_prob(x, hidden)
-        share = weight.to(log_prob) / hidden.sum(1)
+        share = weight.to(log_prob) / hidden.sum(1, keepdim=True)
         columns = []
         for state, model in zip(log_state, self.components, strict=True):
             gain = (model.masked_log_prob(x, hidden) - log_prob).exp()  # 1 where visible
             columns.append((state.exp() * (gain - 1).sum(2)) @ share)
-        return torch.stack(columns, 1)
+        return torch.stack(columns, 2).transpose(0, 1)
 
-    def log_prob_influence(self, x: Tensor) -> Tensor:
-        """(N, K) p(k | x) - w_k."""
-        return log_prob_influence(self, x)
+    def log_prob_influence(self, x: Tensor, visible: Tensor, weight: Tensor) -> Tensor:
+        """(J, N, K) Σ_p weight_pj (p(k | x_A_p) - w_k)."""
+        return log_prob_influence(self, x, visible, weight)
 
     def inner_variance(self, x: Tensor, influence: Tensor) -> float:
         """The variance of the total over rows, which share their draws."""

@@ -118,6 +118,11 @@ class PyroModel(JointModel):
         """Whether latents were drawn rather than enumerated or put on a grid."""
         return self._plan.n_samples > 0
 
+    @property
+    def n_states(self) -> int:
+        """K, the values of the latents that are summed over."""
+        return len(self._states)
+
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
         """(N, P, D) log p(x_j | x_visible)."""
         return self.model.masked_log_prob(x, hidden)
@@ -148,12 +153,12 @@ class PyroModel(JointModel):
         return (finer._built().log_marginal_likelihood(x) - self.log_marginal_likelihood(x)).abs()
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
-        """(N, K) derivative of Σ_p weight_p s(M_p) in the log weights of the draws."""
+        """(J, N, K) derivative of Σ_p weight_pj s(M_p) in the log weights of the draws."""
         return self._estimated().score_influence(x, hidden, weight)
 
-    def log_prob_influence(self, x: Tensor) -> Tensor:
-        """(N, K) derivative of log p(x_n) in the log weights of the draws."""
-        return self._estimated().log_prob_influence(x)
+    def log_prob_influence(self, x: Tensor, visible: Tensor, weight: Tensor) -> Tensor:
+        """(J, N, K) derivative of Σ_p weight_pj log p(x_A_p) in the log weights of the draws."""
+        return self._estimated().log_prob_influence(x, visible, weight)
 
     def inner_variance(self, x: Tensor, influence: Tensor) -> float:
         """The variance of the total over rows, which share their draws."""

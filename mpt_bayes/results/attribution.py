@@ -25,6 +25,8 @@ class Attribution:
         shares: (N, D); a missing entry has share 0. Each row sums to `per_row`.
         standard_errors: (N, D), from the choice of orders; 0 where every subset was taken, NaN for a single order.
         coordinate_standard_errors: (D,) of `per_coordinate`: rows share their orders, so they do not add in squares.
+        coordinate_inner_standard_errors: (D,) of `per_coordinate`, from a model that is itself made of draws; None
+            where it is exact.
         estimand: what the rows sum to.
         n_evaluations: (row, subset) pairs scored.
         seed: replays the orders; None when every subset was taken.
@@ -38,6 +40,7 @@ class Attribution:
     n_evaluations: int
     seed: int | None
     data_digest: str
+    coordinate_inner_standard_errors: NDArray[np.float64] | None = field(default=None, repr=False)
 
     @property
     def per_row(self) -> NDArray[np.float64]:
@@ -68,6 +71,9 @@ class Attribution:
             "total": self.total,
             "per_coordinate": self.per_coordinate.tolist(),
             "per_coordinate_standard_error": [finite_or_none(error) for error in self.coordinate_standard_errors],
+            "per_coordinate_inner_standard_error": None
+            if self.coordinate_inner_standard_errors is None
+            else self.coordinate_inner_standard_errors.tolist(),
             "shares": self.shares.tolist(),
             "design": self.design,
             "n_evaluations": self.n_evaluations,

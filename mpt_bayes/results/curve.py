@@ -31,6 +31,8 @@ class ScoreCurve:
         partials: (D,) Σ_{m≤P} S(m) for P = 1..D.
         partial_standard_errors, partial_degrees_of_freedom: (D,).
         score_degrees_of_freedom: (D,) of `standard_errors`.
+        inner_standard_errors, partial_inner_standard_errors: (D,) of `scores` and `partials`, from a model that is
+            itself made of draws; None where it is exact.
     """
 
     scores: NDArray[np.float64]
@@ -40,6 +42,8 @@ class ScoreCurve:
     partial_standard_errors: NDArray[np.float64] = field(repr=False)
     partial_degrees_of_freedom: NDArray[np.float64] = field(repr=False)
     score_degrees_of_freedom: NDArray[np.float64] = field(repr=False)
+    inner_standard_errors: NDArray[np.float64] | None = field(default=None, repr=False)
+    partial_inner_standard_errors: NDArray[np.float64] | None = field(default=None, repr=False)
     note: str = ""
 
     @property
@@ -65,6 +69,8 @@ class ScoreCurve:
             total=self.total.per_datum,
             partials=self.partials / n,
             partial_standard_errors=self.partial_standard_errors / n,
+            inner_standard_errors=_divided(self.inner_standard_errors, n),
+            partial_inner_standard_errors=_divided(self.partial_inner_standard_errors, n),
         )
 
     def partial(self, size: int) -> Estimate:
@@ -77,7 +83,12 @@ class ScoreCurve:
             ArgumentError: a size outside 1..D.
         """
         columns = (self.partials, self.partial_standard_errors, self.partial_degrees_of_freedom)
-        return self._at(size, columns, f"cumulative score up to size {size} of {len(self.scores)}")
+        return self._at(
+            size,
+            columns,
+            self.partial_inner_standard_errors,
+            f"cumulative score up to size {size} of {len(self.scores)}",
+        )
 
     def score(self, size: int) -> Estimate:
         """S(size) as an estimate, with its interval: leave-one-out per coordinate at 1, the mean marginal at D.
@@ -86,13 +97,20 @@ class ScoreCurve:
             ArgumentError: a size outside 1..D, or one that no mask of the design had.
         """
         columns = (self.scores, self.standard_errors, self.score_degrees_of_freedom)
-        estimate = self._at(size, columns, f"masked score at size {size} of {len(self.scores)}")
+        estimand = f"masked score at size {size} of {len(self.scores)}"
+        estimate = self._at(size, columns, self.inner_standard_errors, estimand)
         if math.isnan(estimate.value):
             raise ArgumentError(f"no mask of size {size} was drawn: raise the design's number")
         return estimate
 
-    def _at(self, size: int, columns: tuple[NDArray[np.float64], ...], estimand: str) -> Estimate:
-        """The entry of this size in columns of values, standard errors and degrees of freedom."""
+    def _at(
+        self,
+        size: int,
+        columns: tuple[NDArray[np.float64], ...],
+        inner: NDArray[np.float64] | None,
+        estimand: str,
+    ) -> Estimate:
+        """The entry of this size in columns of values, standard errors, degrees of freedom and inner errors."""
         if checked_count(size, "size") > len(self.scores):
             raise ArgumentError(f"size is {size}: expected 1..{len(self.scores)}")
         value, error, free = (float(column[size - 1]) for column in columns)
@@ -103,31 +121,40 @@ class ScoreCurve:
             degrees_of_freedom=free,
             estimand=estimand + PER_DATUM * self.total.is_per_datum,
             per_row=None,
-            inner_standard_error=None,
-            note=self.total.note or "per-row values and inner standard errors are kept for the total only",
+            inner_standard_error=None if inner is None else float(inner[size - 1]),
+            note=self.total.note or "per-row values are kept for the total only",
         )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with a schema version; sizes without a score or an error have null there."""
-        columns = zip(self.sizes, self.rates, self.scores, self.standard_errors, strict=True)
+        inner = np.full(len(self.scores), np.nan) if self.inner_standard_errors is None else self.inner_standard_errors
+        columns = zip(self.sizes, self.rates, self.scores, self.standard_errors, inner, strict=True)
         return {
             "schema_version": SCHEMA_VERSION,
             "units": self.total.units,
             "total": self.total.to_dict(),
             "curve": [
-                {"size": int(m), "rate": float(r), "score": finite_or_none(s), "standard_error": finite_or_none(e)}
-                for m, r, s, e in columns
+                {
+                    "size": int(m),
+                    "rate": float(r),
+                    "score": finite_or_none(s),
+                    "standard_error": finite_or_none(e),
+                    "inner_standard_error": finite_or_none(i),
+                }
+                for m, r, s, e, i in columns
             ],
             "note": self.note,
         }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row a size: size, rate, score, standard_error."""
+        """One row a size: size, rate, score, standard_error, inner_standard_error."""
         import pandas as pd  # slow to load, so only when a frame is asked for
 
-        return pd.DataFrame(
-            {"size": self.sizes, "rate": self.rates, "score": self.scores, "standard_error": self.standard_errors}
-        )
+        return pd.DataFrame(self.to_dict()["curve"]).astype("float64").astype({"size": int})
 
     def __repr__(self) -> str:
         return f"ScoreCurve(D={len(self.scores)}, S(1)={self.scores[0]:.5g}, S(D)={self.scores[-1]:.5g}, {self.total})"
+
+
+def _divided(errors: NDArray[np.float64] | None, n: int) -> NDArray[np.float64] | None:
+    return None if errors is None else errors / n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,10 +20,16 @@ LOG_MARGINAL_LIKELIHOOD = "log marginal likelihood"
 
 @dataclass(frozen=True)
 class Criterion:
-    """One number of one model, total nats; its standard error is 0 where exact, None where it cannot be had."""
+    """One number of one model, total nats.
+
+    Attributes:
+        standard_error: from the choice of masks; 0 where all were taken, None where it cannot be had.
+        inner_standard_error: from a model that is itself made of draws; None where it is exact.
+    """
 
     value: float
     standard_error: float | None
+    inner_standard_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +91,7 @@ class ModelComparison:
             "schema_version": SCHEMA_VERSION,
             "units": "nats, total over rows",
             "models": {
-                name: {column: {"value": c.value, "standard_error": c.standard_error} for column, c in row.items()}
+                name: {column: asdict(criterion) for column, criterion in row.items()}
                 for name, row in self.criteria.items()
             },
             "ranks": self.ranks(),
@@ -96,7 +102,7 @@ class ModelComparison:
         }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row a model: every criterion, its standard error where it is not exact, and its rank."""
+        """One row a model: every criterion, its standard errors where it is not exact, and its rank."""
         import pandas as pd  # slow to load, so only when a frame is asked for
 
         ranks = self.ranks()
@@ -107,6 +113,8 @@ class ModelComparison:
                 cells[column] = criterion.value
                 if criterion.standard_error != 0:
                     cells[f"{column} SE"] = np.nan if criterion.standard_error is None else criterion.standard_error
+                if criterion.inner_standard_error is not None:
+                    cells[f"{column} inner SE"] = criterion.inner_standard_error
                 cells[f"{column} rank"] = ranks[column][name]
             rows[name] = cells
         return pd.DataFrame.from_dict(rows, orient="index")

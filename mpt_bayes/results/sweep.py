@@ -25,6 +25,9 @@ class Sweep:
         scaled, scaled_standard_errors: (R,) of D · S(m), the biased stand-in for log p(x) that one rate offers.
         log_marginal_likelihood: exact, total over the rows; None for a model that has none.
         n_evaluations: (row, mask) pairs scored.
+        inner_standard_errors, scaled_inner_standard_errors: (R,) of both, and
+            log_marginal_likelihood_inner_standard_error: from a model that is itself made of draws; None where it is
+            exact. All come from the same draws: the inner error of the bias is at most the sum of those of its terms.
         seed: the same masks, cut at each size, serve every rate; None when every mask was taken.
     """
 
@@ -39,6 +42,9 @@ class Sweep:
     n_evaluations: int
     seed: int | None
     data_digest: str
+    inner_standard_errors: NDArray[np.float64] | None = field(default=None, repr=False)
+    scaled_inner_standard_errors: NDArray[np.float64] | None = field(default=None, repr=False)
+    log_marginal_likelihood_inner_standard_error: float | None = None
 
     @property
     def bias(self) -> NDArray[np.float64] | None:
@@ -47,22 +53,26 @@ class Sweep:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with a schema version; errors that cannot be had are null."""
-        bias = np.full(len(self.rates), np.nan) if self.bias is None else self.bias
-        columns = (self.rates, self.sizes, self.scores, self.standard_errors, bias, self.scaled_standard_errors)
+        none = np.full(len(self.rates), np.nan)
+        bias = none if self.bias is None else self.bias
+        inner = none if self.inner_standard_errors is None else self.inner_standard_errors
+        columns = (self.rates, self.sizes, self.scores, self.standard_errors, inner, bias, self.scaled_standard_errors)
         return {
             "schema_version": SCHEMA_VERSION,
             "units": "nats, total over rows; bias is that of D times the score",
             "log_marginal_likelihood": self.log_marginal_likelihood,
+            "log_marginal_likelihood_inner_standard_error": self.log_marginal_likelihood_inner_standard_error,
             "rates": [
                 {
                     "rate": float(rate),
                     "size": int(size),
                     "score": float(score),
                     "standard_error": finite_or_none(error),
+                    "inner_standard_error": finite_or_none(drawn),
                     "bias": finite_or_none(difference),
                     "bias_standard_error": None if self.bias is None else finite_or_none(scaled_error),
                 }
-                for rate, size, score, error, difference, scaled_error in zip(*columns, strict=True)
+                for rate, size, score, error, drawn, difference, scaled_error in zip(*columns, strict=True)
             ],
             "n_data": self.n_data,
             "n_evaluations": self.n_evaluations,
@@ -71,7 +81,7 @@ class Sweep:
         }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row a rate: rate, size, score, standard_error, bias, bias_standard_error."""
+        """One row a rate: rate, size, score, standard_error, inner_standard_error, bias, bias_standard_error."""
         import pandas as pd  # slow to load, so only when a frame is asked for
 
         return pd.DataFrame(self.to_dict()["rates"])

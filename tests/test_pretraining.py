@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -121,6 +122,14 @@ def test_the_same_texts_give_the_same_tokenizer_in_every_process(text_corpus):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == hashlib.sha256(text_corpus.blocks.numpy().tobytes()).hexdigest()
+
+
+def test_indentation_costs_no_tokens_and_punctuation_is_never_glued_to_letters(text_corpus):
+    tokenizer = text_corpus.tokenizer
+    assert tokenizer.tokenize("the\n\n      list") == tokenizer.tokenize("the list")
+    ordinary = tokenizer.convert_ids_to_tokens(text_corpus.ordinary.tolist())
+    assert all(re.fullmatch(r"▁?([^\W_]+|[^\w▁]|_)|▁", token) for token in ordinary)
+    assert (text_corpus.blocks == tokenizer.convert_tokens_to_ids("▁")).double().mean() < 0.01
 
 
 def test_whole_words_are_hidden_whole_and_spans_are_long(text_corpus):

@@ -101,6 +101,17 @@ def evidence_per_flop(seeds: list[dict[str, RunFolder]]) -> str:
     return "\n".join(lines)
 
 
+def shares(study: dict[str, RunFolder], sizes: tuple[int, ...] = (1, 8, 16, 24, 28, 30, 31)) -> str:
+    """The share of context each run captures at some mask sizes, a Markdown table."""
+    lines = ["| run | " + " | ".join(f"m = {m}" for m in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+    for name, run in study.items():
+        result = run.result()
+        share, error = result["share_by_size"], result["share_by_size_standard_errors"]
+        cells = (f"{share[m - 1]:.2f} ± {error[m - 1]:.2f}" for m in sizes if m <= len(share))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def spread(values: list[float], form: str) -> str:
     """Mean ± standard error over seeds; the value alone if there is one seed."""
     mean = f"{np.mean(values):{form}}"
@@ -138,7 +149,7 @@ def plot_evidence_per_flop(seeds: list[dict[str, RunFolder]]) -> Axes:
     ax.set_xlabel("training FLOPs (formula)")
     ax.set_ylabel("held-out area Σ S(m), nats per sequence")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+    ax.legend(frameon=False, fontsize=8, ncols=2, loc="lower right")
     return ax
 
 
@@ -185,7 +196,7 @@ def main(source: str, target: str) -> None:
         "language_sequences": ("uniform" in laws, lambda: plot_sequences(laws["uniform"])),
         "text_training": (bool(text), lambda: plot_training(text)),
         "text_curve": ("uniform" in text, lambda: plot_curve_over_training(text["uniform"])),
-        "text_laws": (bool(text), lambda: plot_differences_by_size(compared(text))),
+        "text_laws": (len(text) > 1, lambda: plot_differences_by_size(compared(text))),
     }
     for name, (there, draw) in drawings.items():
         if there:
@@ -193,6 +204,8 @@ def main(source: str, target: str) -> None:
     for name, runs in studies.items():
         if runs:
             print(f"\n{name}\n\n{table(runs)}")
+    if laws:
+        print(f"\n{shares(laws)}")
     if seeds:
         print(f"\n{len(seeds)} seeds\n\n{evidence_per_flop(seeds)}")
 

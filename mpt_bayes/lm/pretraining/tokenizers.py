@@ -19,9 +19,14 @@ SPECIAL = {
     "mask_token": "[MASK]",
 }
 
+WORDS = "▁?(?:[^\\W_]+|[^\\w▁]|_)"
+"""Letters and digits, or one punctuation mark, with the space before if there is one."""
+
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int, *, max_length: int) -> PreTrainedTokenizerFast:
-    """A lower-casing byte-pair tokenizer trained on `texts`, ready for `save_pretrained`; words are what spaces part.
+    """A lower-casing byte-pair tokenizer trained on `texts`, ready for `save_pretrained`.
+
+    As for BERT, words are parted by spaces, however many, and punctuation marks are words of their own.
 
     The same texts give the same tokenizer in every process, without which no run could be resumed or paired with
     another. (The WordPiece trainer of the tokenizers library breaks ties by the order of a hash table, and does not.)
@@ -35,16 +40,20 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int, *, max_length: int) -
         ArgumentError: a vocabulary too small for the special tokens.
 
     Example:
-        >>> tokenizer = train_tokenizer(["the cat sat", "the mat"], 40, max_length=16)
-        >>> tokenizer.tokenize("The cat")
-        ['▁the', '▁cat']
+        >>> tokenizer = train_tokenizer(["the cat sat", "the mats"], 40, max_length=16)
+        >>> tokenizer.tokenize("The   cats.")
+        ['▁the', '▁cat', 's', '[UNK]']
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     checked_count(vocabulary, "vocabulary", len(SPECIAL) + 1)
     tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL["unk_token"]))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    one_space = normalizers.Replace(Regex(r"\s+"), " ")
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.BertNormalizer(lowercase=True), one_space, normalizers.Strip()]
+    )
+    words = pre_tokenizers.Split(Regex(WORDS), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), words])
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(SPECIAL.values()), show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)

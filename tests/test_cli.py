@@ -38,6 +38,8 @@ def test_json_is_all_there_is_on_standard_output(table, capsys):
         (["compare", "nothing", "--data", "TABLE"], "no model called 'nothing'"),
         (["compare", "gaussian"], "--data"),
         (["compare", "gaussian", "--data", "TABLE", "--orders", "4", "--exhaustive"], "choose one"),
+        (["compare", "gaussian", "--data", "TABLE", "--orders", "4", "--budget", "50"], "or a design"),
+        (["compare", "gaussian", "--data", "TABLE", "--budget", "0"], "n_evaluations is 0"),
         (["attribution", "gaussian", "--data", "TABLE", "--orders", "4", "--exhaustive"], "choose one"),
         (["compare", "gaussian", "--data", "TABLE", "--ridge", "-1"], "--ridge is -1"),
     ],
@@ -98,6 +100,8 @@ def test_plots_are_written(command, table, tmp_path):
         ([], "RandomOrders(n_orders=64)"),
         (["--orders", "3"], "RandomOrders(n_orders=3)"),
         (["--masks-per-size", "4"], "PerSize(masks_per_size=4)"),
+        (["--budget", "20"], "Budget(n_evaluations=20)"),
+        (["--target-se", "2.5"], "Budget(target_standard_error=2.5)"),
     ],
 )
 def test_the_design_asked_for_is_the_one_that_is_run(options, design, table, capsys):

@@ -16,6 +16,8 @@ def compare(
     orders: options.Orders = None,
     masks_per_size: options.MasksPerSize = None,
     exhaustive: options.ExhaustiveFlag = False,
+    budget: options.Budget = None,
+    target_se: options.TargetError = None,
     latent_dim: options.LatentDim = 2,
     components: options.Components = 3,
     kernel: options.Kernel = "rbf",
@@ -27,12 +29,20 @@ def compare(
     plot: options.PlotTo = None,
 ) -> None:
     """The exact log marginal likelihood beside the cumulative masked-prediction score, per mask size and in total."""
-    design = options.design_from(orders, masks_per_size, exhaustive)
+    has_budget = budget is not None or target_se is not None
+    design = options.design_from(orders, masks_per_size, exhaustive, has_budget=has_budget)
     table = options.data_from(data, standardise)
     with output.working("scoring") as clock:
         fitted = builders.fit(model, table, builders.ModelOptions(latent_dim, kernel, ridge, missing, components))
-        generator = torch.Generator().manual_seed(seed)
-        result = mb.compare(fitted.model, fitted.x, design=design, generator=generator, missing=missing)
+        result = mb.compare(
+            fitted.model,
+            fitted.x,
+            design=design,
+            n_evaluations=None if budget is None else budget * len(fitted.x),
+            target_standard_error=target_se,
+            generator=torch.Generator().manual_seed(seed),
+            missing=missing,
+        )
     fields = result.to_dict() | fitted.fields(table) | {"seconds": clock.seconds}
     output.deliver("compare", fields, json, lambda: comparison_report(result, title=fitted.title(table)))
     if plot is not None:

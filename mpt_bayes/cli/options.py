@@ -30,6 +30,13 @@ MissingPolicy = Annotated[Missing, typer.Option(help="Missing entries: an error,
 Orders = Annotated[int | None, typer.Option(help="Random orders (default 64), each with a mask of every size.")]
 MasksPerSize = Annotated[int | None, typer.Option(help="Independent masks for every size, instead of orders.")]
 ExhaustiveFlag = Annotated[bool, typer.Option("--exhaustive", help="Every mask, exactly; up to about D = 20.")]
+Budget = Annotated[
+    int | None,
+    typer.Option(help="Masks chosen adaptively, instead of orders: for models without a fast path for these."),
+]
+TargetError = Annotated[
+    float | None, typer.Option("--target-se", help="Instead: as many as give the total this standard error, in nats.")
+]
 Seed = Annotated[int, typer.Option(help="Seed of the masks.", min=0, max=2**63 - 1)]
 
 
@@ -95,14 +102,21 @@ def rates_from(text: str) -> list[float]:
     return [round(first + step * i, 12) for i in range(count)]
 
 
-def design_from(orders: int | None, masks_per_size: int | None, exhaustive: bool) -> MaskDesign:
-    """The one mask design asked for.
+def design_from(
+    orders: int | None, masks_per_size: int | None, exhaustive: bool, *, has_budget: bool = False
+) -> MaskDesign | None:
+    """The one mask design asked for; None where a budget chooses the masks.
 
     Raises:
         ArgumentError: more than one was asked for.
     """
-    if sum([orders is not None, masks_per_size is not None, exhaustive]) > 1:
+    chosen = sum([orders is not None, masks_per_size is not None, exhaustive])
+    if chosen > 1:
         raise ArgumentError("--orders, --masks-per-size and --exhaustive are three designs: choose one")
+    if has_budget:
+        if chosen:
+            raise ArgumentError("--budget and --target-se choose their own masks: give them, or a design")
+        return None
     if exhaustive:
         return Exhaustive()
     return RandomOrders(64 if orders is None else orders) if masks_per_size is None else PerSize(masks_per_size)

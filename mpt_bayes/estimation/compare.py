@@ -56,6 +56,9 @@ def compare(
     x: Tensor,
     *,
     design: MaskDesign | None = None,
+    n_evaluations: int | None = None,
+    target_standard_error: float | None = None,
+    time_limit: float | None = None,
     generator: torch.Generator | None = None,
     missing: Missing = "error",
 ) -> Comparison:
@@ -65,11 +68,11 @@ def compare(
 
     Args:
         model: with an exact log marginal likelihood.
-        x, design, generator, missing: as for `score_curve`.
+        x, design, n_evaluations, target_standard_error, time_limit, generator, missing: as for `score_curve`.
 
     Raises:
-        ArgumentError: a model that is a set of conditionals without a joint distribution.
-        EstimandError, DataError: as `score_curve`.
+        ArgumentError: a model that is a set of conditionals without a joint distribution; otherwise as `score_curve`.
+        EstimandError, BudgetError, DataError: as `score_curve`.
 
     Example:
         >>> import torch, mpt_bayes as mb
@@ -78,6 +81,15 @@ def compare(
         True
     """
     log_prob = log_marginal_likelihood(model, x, missing=missing)
-    curve = score_curve(model, x, design=design, generator=generator, missing=missing)
+    curve = score_curve(
+        model,
+        x,
+        design=design,
+        n_evaluations=n_evaluations,
+        target_standard_error=target_standard_error,
+        time_limit=time_limit,
+        generator=generator,
+        missing=missing,
+    )
     inner = inner_standard_error(model, x, missing)
     return Comparison(float(log_prob.sum()), log_prob.cpu().numpy(), curve, inner)

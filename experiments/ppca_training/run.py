@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,17 @@ from torch import Tensor
 from experiments.ppca_data import GENERATORS, ppca_setting
 from mpt_bayes import datasets
 from mpt_bayes.models import PPCA
-from mpt_bayes.objectives import CumulativeScore, FixedRate, RandomRate
+from mpt_bayes.objectives import CumulativeScore, FixedRate, Objective, RandomRate
 from mpt_bayes.training import TrainingSettings, train
 from mpt_bayes.training.parameters import initial_ppca
 
-OBJECTIVES = {
-    "cumulative score": CumulativeScore(1),
-    "random rate": RandomRate(1),
-    "fixed rate 20%": FixedRate(0.2),
-    "fixed rate 80%": FixedRate(0.8),
+OBJECTIVES: dict[str, Callable[[int], Objective]] = {
+    "cumulative score": lambda masks: CumulativeScore(1),  # one order holds a mask of every size
+    "random rate": RandomRate,
+    "fixed rate 20%": partial(FixedRate, 0.2),
+    "fixed rate 80%": partial(FixedRate, 0.8),
 }
+"""From the number of masks a step."""
 
 EVERY = 10
 """Epochs between the entries of the recorded histories."""
@@ -37,7 +40,8 @@ def run(config: dict[str, Any], out: Path) -> None:
             settings = TrainingSettings(**{"epochs": config["epochs"]} | schedule["settings"])
             for objective_name in schedule.get("objectives", OBJECTIVES):
                 start = time.perf_counter()
-                result = train(initial_ppca(x, latent_dim), x, OBJECTIVES[objective_name], settings=settings)
+                objective = OBJECTIVES[objective_name](schedule["masks"])
+                result = train(initial_ppca(x, latent_dim), x, objective, settings=settings)
                 reached = result.log_marginal_likelihood
                 found.append(
                     {

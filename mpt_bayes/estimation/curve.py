@@ -183,7 +183,8 @@ def _estimate(tally: Tally, x: Tensor, design: MaskDesign | Budget, seed: int, e
     notes = ["a standard error needs at least two independent draws: raise the design's number"] * math.isnan(error)
     if target is not None and error > target:
         notes.append(f"the budget ended before the standard error reached {target:g}")
-    if bool(tally.per_row.isnan().any()):
+    per_row = None if bool(tally.per_row.isnan().any()) else tally.per_row.numpy()
+    if per_row is None:
         notes.append("no per-row values: not asked for, or too many to keep")
     return Estimate(
         value=float(tally.partials[-1]),
@@ -195,7 +196,7 @@ def _estimate(tally: Tally, x: Tensor, design: MaskDesign | Budget, seed: int, e
         seed=None if isinstance(design, Exhaustive) else seed,
         design=repr(design),
         data_digest=data_digest(x),
-        per_row=None if bool(tally.per_row.isnan().any()) else tally.per_row.numpy(),
+        per_row=per_row,
         inner_standard_error=None if inner is None else float(inner[-1]),
         note="; ".join(notes),
     )

@@ -64,7 +64,7 @@ def tally_orders(model: HasOrderCurve | HasOrderTotals, x: Tensor, batch: OrderB
             rows += check_finite(result.per_row).to(torch.float64) * (len(orders) / n)
     if not bool(totals.isfinite().all()):
         raise DataError("a score is not finite: pass per_row=True to find the row, and check it and the model")
-    return Tally.sampled(batch.sampling, totals.reshape(-1), rows.cpu(), dim)
+    return Tally.of_orders(totals, batch.cluster, rows.cpu())
 
 
 def _order_totals(model: HasOrderCurve | HasOrderTotals, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,17 +54,36 @@ class Tally:
         sums = zero.index_add(0, size, contribution)
         scores = sums / weight_at
         residual = weight * (mask_totals - scores[size]) / weight_at[size]
-        score_variances, score_quartics = _variances(sampling, residual, dim, cumulative=False)
-        partial_variances, partial_quartics = _variances(sampling, contribution, dim, cumulative=True)
+        strata = list(_strata(sampling, contribution, residual, dim))
+        tally = cls._of(strata, scores, sums, per_row, len(sampling))
+        return replace(tally, score_variances=torch.where(weight_at > 0, tally.score_variances, torch.nan))
+
+    @classmethod
+    def of_orders(cls, totals: Tensor, cluster: Tensor, per_row: Tensor) -> Tally:
+        """From the (n, D) curves of whole orders summed over rows, and their (n,) clusters: as `sampled`, sooner."""
+        n, dim = totals.shape
+        scores = totals.mean(0)
+        values, residuals = totals / n, (totals - scores) / n
+        names, place = cluster.unique(return_inverse=True)
+        if len(names) < n:
+            values, residuals = (totals.new_zeros(len(names), dim).index_add(0, place, v) for v in (values, residuals))
+        holds = torch.full((dim,), len(names))
+        return cls._of([_Stratum(values, residuals, holds, 1.0)], scores, scores, per_row, totals.numel())
+
+    @classmethod
+    def _of(cls, strata: list[_Stratum], scores: Tensor, sums: Tensor, per_row: Tensor, n_masks: int) -> Tally:
+        """From strata, S(m) and the terms of the partial sums, both (D,)."""
+        score_variances, score_quartics = _summed([s.variance_of_scores() for s in strata], sums)
+        partial_variances, partial_quartics = _summed([s.variance_of_partials() for s in strata], sums)
         return cls(
             scores=scores,
-            score_variances=torch.where(weight_at > 0, score_variances, torch.nan),
+            score_variances=score_variances,
             score_quartics=score_quartics,
             partials=sums.cumsum(0),
             partial_variances=partial_variances,
             partial_quartics=partial_quartics,
             per_row=per_row,
-            n_evaluations=len(sampling) * len(per_row),
+            n_evaluations=n_masks * len(per_row),
         )
 
     def __add__(self, other: Tally) -> Tally:
@@ -115,31 +135,55 @@ def combined(tallies: list[Tally]) -> Tally:
     return reduce(Tally.__add__, tallies)
 
 
-def _variances(sampling: Sampling, contribution: Tensor, dim: int, *, cumulative: bool) -> tuple[Tensor, Tensor]:
-    """Variance of Σ contributions by size, or of its cumulative sums over sizes, and Σ_h v_h² / (n_h - 1).
+class _Stratum(NamedTuple):
+    """Independent and identically distributed clusters of masks, C of them.
 
-    Clusters of a stratum are independent and identically distributed: the variance of their sum is n / (n - 1) times
-    the sum of squared deviations. One cluster alone says nothing about its variance: NaN. Enumerated masks have none.
+    The variance of their sum is n / (n - 1) times the sum of squared deviations. One cluster alone says nothing about
+    its variance: NaN.
+
+    Attributes:
+        values: (C, D) what each adds to the total, by size.
+        residuals: (C, D) what each adds to the error of S(m).
+        holds: (D,) clusters with a mask of this size.
+        left: the share of the variance that sampling without replacement leaves.
     """
-    variance = torch.zeros(dim, dtype=torch.float64)
-    quartic = torch.zeros(dim, dtype=torch.float64)
-    for stratum in sampling.stratum[sampling.stratum != ENUMERATED].unique():
-        member = sampling.stratum == stratum
-        names, cluster = sampling.cluster[member].unique(return_inverse=True)
-        place = (cluster, sampling.sizes[member] - 1)
-        values = torch.zeros(len(names), dim, dtype=torch.float64)
-        values.index_put_(place, contribution[member], accumulate=True)
-        holds = torch.zeros(len(names), dim, dtype=torch.bool)
-        holds[place] = True
-        count = holds.sum(0)  # clusters that hold a mask of this size
-        if cumulative:
-            values = values.cumsum(1)
-            count = torch.where(count.cumsum(0) > 0, len(names), 0)
-            values = values - values.mean(0)
+
+    values: Tensor
+    residuals: Tensor
+    holds: Tensor
+    left: float
+
+    def variance_of_scores(self) -> tuple[Tensor, Tensor]:
+        """(D,) the variance of S(m), and v² / (n - 1)."""
+        return self._variance(self.residuals, self.holds)
+
+    def variance_of_partials(self) -> tuple[Tensor, Tensor]:
+        """(D,) the variance of Σ_{m≤P} S(m), and v² / (n - 1)."""
+        sums = self.values.cumsum(1)
+        return self._variance(sums - sums.mean(0), torch.where(self.holds.cumsum(0) > 0, len(sums), 0))
+
+    def _variance(self, deviations: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         free = (count - 1).clamp_min(1)
-        v = torch.where(count == 1, torch.nan, count / free * values.square().sum(0))
-        if sampling.fraction is not None:
-            v = v * (1 - sampling.fraction[member][0])
-        variance += v
-        quartic += v.square() / free
-    return variance, quartic
+        v = torch.where(count == 1, torch.nan, count / free * deviations.square().sum(0)) * self.left
+        return v, v.square() / free
+
+
+def _strata(sampling: Sampling, contribution: Tensor, residual: Tensor, dim: int) -> Iterator[_Stratum]:
+    """All but the enumerated masks, which have no variance."""
+    for name in sampling.stratum.unique().tolist():
+        if name == ENUMERATED:
+            continue
+        member = sampling.stratum == name
+        names, cluster = sampling.cluster[member].unique(return_inverse=True)
+        place = cluster * dim + (sampling.sizes[member] - 1)
+        empty = torch.zeros(len(names) * dim, dtype=torch.float64)
+        values, residuals = (empty.index_add(0, place, v[member]).view(-1, dim) for v in (contribution, residual))
+        holds = empty.index_fill(0, place, 1).view(-1, dim).sum(0).long()
+        left = 1.0 if sampling.fraction is None else 1 - float(sampling.fraction[member][0])
+        yield _Stratum(values, residuals, holds, left)
+
+
+def _summed(parts: list[tuple[Tensor, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Over independent strata."""
+    zero = torch.zeros_like(like)
+    return sum((v for v, _ in parts), zero), sum((q for _, q in parts), zero)

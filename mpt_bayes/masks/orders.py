@@ -33,7 +33,7 @@ class RandomOrders(OrderDesign):
     def draw_orders(self, dim: int, stream: Stream) -> OrderBatch:
         """One stream an order: order k is the same whatever `n_orders`."""
         return OrderBatch(
-            orders=independent_orders(self.n_orders, dim, stream),
+            orders=stream.child_permutations(self.n_orders, dim),
             cluster=torch.arange(self.n_orders),
         )
 
@@ -62,7 +62,7 @@ class AntitheticOrders(OrderDesign):
 
     def draw_orders(self, dim: int, stream: Stream) -> OrderBatch:
         """One stream a pair."""
-        first = independent_orders(self.n_orders // 2, dim, stream)
+        first = stream.child_permutations(self.n_orders // 2, dim)
         return OrderBatch(
             orders=torch.stack([first, first.flip(1)], 1).reshape(-1, dim),
             cluster=torch.arange(len(first)).repeat_interleave(2),
@@ -93,14 +93,9 @@ class CyclicOrders(OrderDesign):
         shifts = spaced(min(self.rotations, dim), dim)
         places = (torch.arange(dim) + shifts[:, None]) % dim
         return OrderBatch(
-            orders=independent_orders(self.n_cycles, dim, stream)[:, places].reshape(-1, dim),
+            orders=stream.child_permutations(self.n_cycles, dim)[:, places].reshape(-1, dim),
             cluster=torch.arange(self.n_cycles).repeat_interleave(len(shifts)),
         )
-
-
-def independent_orders(count: int, dim: int, stream: Stream) -> Tensor:
-    """(count, D) uniform orders, one stream an order: order k is the same whatever `count`."""
-    return torch.cat([stream.child(draw).permutations(1, dim) for draw in range(count)])
 
 
 def spaced(count: int, dim: int) -> Tensor:

@@ -13,7 +13,7 @@ from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.cholesky import cholesky
 from mpt_bayes.numerics.log_space import LOG_2PI
-from mpt_bayes.numerics.nested import gaussian_totals, row_curves
+from mpt_bayes.numerics.order_curves import gaussian_totals, row_curves
 from mpt_bayes.numerics.visible import VisibleFirst, visible_first
 
 

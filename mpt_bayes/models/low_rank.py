@@ -12,8 +12,8 @@ from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, check
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.log_space import LOG_2PI
-from mpt_bayes.numerics.nested import gaussian_totals
 from mpt_bayes.numerics.nested_low_rank import low_rank_row_curves, low_rank_totals
+from mpt_bayes.numerics.order_curves import gaussian_totals
 
 DENSE_UP_TO = 512
 """Coordinates up to which forming the covariance costs nothing worth saving."""

@@ -13,7 +13,8 @@ from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.numerics.log_space import LOG_2PI
-from mpt_bayes.numerics.nested import Tails, row_curves, sum_after
+from mpt_bayes.numerics.nested import Columns, sum_after
+from mpt_bayes.numerics.order_curves import row_curves
 from mpt_bayes.numerics.visible import VisibleFirst, visible_first
 
 
@@ -120,14 +121,14 @@ class StudentT(JointModel):
         scale = self.scale[keep][:, keep]
         return type(self)(self.location[keep], scale, self.degrees_of_freedom, dtype=self.location.dtype)
 
-    def _data_term(self, quadratic: Tensor, alpha: Tensor, block: Tails) -> Tensor:
+    def _data_term(self, quadratic: Tensor, alpha: Tensor, at: Columns) -> Tensor:
         """What a Student-t adds to -½ log(2π variance), summed over hidden coordinates."""
-        n_visible = self.dim - block.sizes
+        n_visible = self.dim - at.sizes
         seen = sum_after(alpha.square())  # in reversed order: over the steps revealed before
-        mass = self.degrees_of_freedom + seen[..., block.lo : block.hi]  # (n, r, width)
+        mass = self.degrees_of_freedom + seen[..., at.lo : at.hi]  # (n, r, width)
         tail = (quadratic / mass[..., None, :]).log1p().sum(-2)
         constant = self._constant(n_visible, 1) + 0.5 * LOG_2PI
-        return block.sizes * (constant - 0.5 * mass.log()) - 0.5 * (self.degrees_of_freedom + n_visible + 1) * tail
+        return at.sizes * (constant - 0.5 * mass.log()) - 0.5 * (self.degrees_of_freedom + n_visible + 1) * tail
 
     def _constant(self, n_visible: Tensor, n_hidden: Tensor | float) -> Tensor:
         """log Γ((ν + r + h) / 2) - log Γ((ν + r) / 2) - h / 2 · log π, for r visible and h hidden coordinates."""

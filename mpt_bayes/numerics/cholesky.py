@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -36,45 +34,3 @@ def cholesky(matrices: Tensor, what: str, *, upper: bool = False) -> Tensor:
         )
     return factors
 
-
-CONDITION_LIMIT = 2e-4
-"""Largest product of condition number and rounding unit that fast sums are trusted with: 9e11 in float64."""
-
-
-@torch.no_grad()
-def check_condition(factor: Tensor, what: str) -> None:
-    """Refuse a correlation matrix too nearly singular for its type, from one (D, D) upper factor F, FFᵀ = matrix.
-
-    The largest eigenvalue is bounded by the largest row sum, the smallest found by three steps of inverse iteration:
-    six triangular solves, small beside the factorisation.
-
-    Raises:
-        IllConditionedError: with the condition number.
-    """
-    dim = len(factor)
-    ones = torch.ones(dim, 1, dtype=factor.dtype, device=factor.device)
-    largest = float((factor.abs() @ (factor.abs().T @ ones)).max())
-    vector = torch.arange(1, dim + 1, dtype=factor.dtype, device=factor.device).mul(math.sqrt(2)).cos()[:, None]
-    growth = 1.0
-    for _ in range(3):
-        vector = vector / vector.norm()
-        vector = torch.linalg.solve_triangular(factor, vector, upper=True)
-        vector = torch.linalg.solve_triangular(factor.T, vector, upper=False)
-        growth = float(vector.norm())
-    refuse_condition(largest * growth, factor.dtype, f"{what} as a correlation matrix")
-
-
-def refuse_condition(condition: float, dtype: torch.dtype, what: str) -> None:
-    """Refuse a condition number above what the type can be trusted with.
-
-    Raises:
-        IllConditionedError: with the condition number.
-    """
-    limit = CONDITION_LIMIT / torch.finfo(dtype).eps
-    if not condition <= limit:
-        raise IllConditionedError(
-            f"{what} has condition number about {condition:.2g}, above the {limit:.2g} that "
-            f"{str(dtype).removeprefix('torch.')} can be trusted with: add noise variance, remove coordinates "
-            "that repeat each other" + ("" if dtype == torch.float64 else ", or use float64"),
-            condition,
-        )

@@ -34,8 +34,11 @@ class Stream:
 
     def generator(self) -> torch.Generator:
         """A fresh CPU generator seeded by a hash of the seed and the path."""
+        return torch.Generator().manual_seed(self._number())
+
+    def _number(self) -> int:
         digest = hashlib.blake2b(repr((self.seed, self.path)).encode(), digest_size=8).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+        return int.from_bytes(digest, "little") >> 1
 
     # The primitive draws below are all that a mask design uses, so that a test can enumerate a design's probability
     # space by answering them with every outcome in turn. Call at most one of them on a stream: take a child for more.
@@ -43,6 +46,14 @@ class Stream:
     def permutations(self, count: int, length: int) -> Tensor:
         """(count, length) int64: independent uniform permutations of 0..length-1."""
         return torch.rand(count, length, dtype=torch.float64, generator=self.generator()).argsort(1)
+
+    def child_permutations(self, count: int, length: int) -> Tensor:
+        """(count, length) int64: row k is the permutation that child k draws; one generator serves all, reseeded."""
+        generator = torch.Generator()
+        keys = torch.empty(count, length, dtype=torch.float64)
+        for child, row in enumerate(keys.unbind()):
+            row.uniform_(generator=generator.manual_seed(self.child(child)._number()))
+        return keys.argsort(1)
 
     def integers(self, high: int, count: int) -> Tensor:
         """(count,) int64: independent, uniform on 0..high-1."""

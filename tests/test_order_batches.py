@@ -1,0 +1,35 @@
+"""Whole orders: drawn together, and tallied without their masks."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import mpt_bayes as mb
+from mpt_bayes.estimation.tally import Tally
+from mpt_bayes.numerics.random import Stream
+
+
+@pytest.mark.parametrize("design", [mb.masks.RandomOrders(5), mb.masks.AntitheticOrders(6), mb.masks.CyclicOrders(3, 4)])
+def test_orders_are_tallied_as_their_masks_are(design):
+    batch = design.draw_orders(7, Stream(3))
+    totals = torch.randn(batch.orders.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows = torch.zeros(2, dtype=torch.float64)
+    expected = Tally.sampled(batch.sampling, totals.reshape(-1), rows, 7)
+    for field in dataclasses.fields(Tally):
+        a, b = getattr(Tally.of_orders(totals, batch.cluster, rows), field.name), getattr(expected, field.name)
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14, equal_nan=True) if isinstance(b, torch.Tensor) else None
+        assert isinstance(b, torch.Tensor) or a == b
+
+
+def test_one_order_has_no_standard_error():
+    tally = Tally.of_orders(torch.ones(1, 4, dtype=torch.float64), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
+    assert bool(tally.partial_variances.isnan().all())
+    assert bool(tally.score_variances.isnan().all())
+
+
+def test_orders_drawn_together_are_those_drawn_one_by_one():
+    stream = Stream(5).child("masks")
+    together = stream.child_permutations(6, 9)
+    assert torch.equal(together, torch.cat([stream.child(k).permutations(1, 9) for k in range(6)]))
+    assert torch.equal(together[:2], stream.child_permutations(2, 9))

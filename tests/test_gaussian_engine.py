@@ -1,11 +1,13 @@
 """Whole curves from one Cholesky factorisation an order, held to the definition and to 60-digit arithmetic."""
 
+import re
+
 import mpmath
 import pytest
 import torch
 
 import mpt_bayes as mb
-from mpt_bayes.errors import ArgumentError, IllConditionedError
+from mpt_bayes.errors import ArgumentError, IllConditionedError, MptBayesWarning
 from mpt_bayes.masks import OrderBatch
 
 
@@ -100,22 +102,41 @@ def precise_curve(covariance, x, order):
     return torch.tensor(curve, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("condition", [1e4, 1e8])
-def test_row_24_fast_path_holds_to_1e_9_at_condition_1e8(condition):
-    dim = 7
-    g = torch.Generator().manual_seed(7)
+def with_condition(condition, dim=7, seed=7):
+    """A model whose covariance has this condition number, and ten rows of its law."""
+    g = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(dim, dim, dtype=torch.float64, generator=g)).Q
     spectrum = torch.logspace(0, -torch.tensor(condition).log10().item(), dim, dtype=torch.float64)
     covariance = basis * spectrum @ basis.T
     covariance = (covariance + covariance.T) / 2
     x = torch.randn(10, dim, dtype=torch.float64, generator=g) * spectrum.sqrt() @ basis.T
-    model = mb.models.Gaussian(torch.zeros(dim), covariance)
+    return mb.models.Gaussian(torch.zeros(dim), covariance), x
+
+
+@pytest.mark.parametrize("condition", [1e4, 1e8])
+def test_row_24_fast_path_holds_to_1e_9_at_condition_1e8(condition):
+    model, x = with_condition(condition)
+    covariance, dim = model.covariance, model.dim
     orders = random_orders(1, dim)
     expected = torch.stack([precise_curve(covariance, row, orders[0].tolist()) for row in x])
     torch.testing.assert_close(model.order_curve(x, orders)[:, 0], expected, rtol=1e-9, atol=1e-9)
     totals = model.order_totals(x, orders, per_row=True)
     torch.testing.assert_close(totals.curves[0], expected.sum(0), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(totals.per_row, expected.sum(1), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("condition", [1e10, 1e11])
+def test_row_24_beyond_1e8_a_warning_names_the_condition_number_and_bounds_the_error(condition):
+    model, x = with_condition(condition)
+    orders = random_orders(1, model.dim)
+    with pytest.warns(MptBayesWarning, match=r"condition number about .*may reach .*add noise variance") as caught:
+        curve = model.order_curve(x[:3], orders)[:, 0]
+    found, bound = (float(v) for v in re.findall(r"(?:about|reach) (\S+e[+-]\d+)", str(caught[0].message)))
+    scale = model.covariance.diagonal().sqrt()
+    exact = float(torch.linalg.cond(model.covariance / scale / scale[:, None]))
+    assert exact / 3 < found < 3 * exact
+    expected = torch.stack([precise_curve(model.covariance, row, orders[0].tolist()) for row in x[:3]])
+    torch.testing.assert_close(curve, expected, rtol=bound, atol=bound)
 
 
 def test_row_24_a_nearly_singular_covariance_is_refused_with_its_condition_number():

@@ -87,6 +87,28 @@ def test_fast_path_of_both_models_is_used_and_agrees():
     assert fast.value == pytest.approx(slow.value, abs=1e-9)
 
 
+def test_sums_over_rows_serve_a_difference_and_rows_add_up():
+    g = torch.Generator().manual_seed(2)
+    x = torch.randn(30, 5, dtype=torch.float64, generator=g)
+    models = [mb.models.Gaussian(torch.zeros(5), torch.eye(5, dtype=torch.float64) + c) for c in (0.5, 0.6)]
+    design = mb.masks.RandomOrders(4)
+    whole = mb.score_difference(*models, x, other_x=x.flip(0), design=design)
+    alone = mb.score_difference(*models, x, other_x=x.flip(0), design=design, per_row=False)
+    by_hand = [mb.cumulative_score(m, d, design=design).value for m, d in zip(models, (x, x.flip(0)), strict=True)]
+    assert whole.value == pytest.approx(by_hand[0] - by_hand[1], rel=1e-10)
+    assert alone.value == pytest.approx(whole.value, rel=1e-10)
+    assert whole.per_row.sum() == pytest.approx(whole.value, rel=1e-10)
+    assert alone.per_row is None
+
+
+def test_comparison_without_rows_agrees():
+    x = torch.randn(30, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    model = mb.models.Gaussian(torch.zeros(5), torch.eye(5, dtype=torch.float64) + 0.5)
+    whole, alone = (mb.compare(model, x, design=mb.masks.RandomOrders(4), per_row=flag) for flag in (True, False))
+    assert alone.curve.total.per_row is None
+    assert alone.difference == pytest.approx(whole.difference, abs=1e-9)
+
+
 def test_faults_of_use_are_named():
     model, x = factor_model(6)
     smaller, _ = factor_model(5)

@@ -61,6 +61,7 @@ def compare(
     time_limit: float | None = None,
     generator: torch.Generator | None = None,
     missing: Missing = "error",
+    per_row: bool = True,
 ) -> Comparison:
     """Both sides of log p(x) = Σ_m S(m): the exact log marginal likelihood beside the cumulative score.
 
@@ -68,7 +69,7 @@ def compare(
 
     Args:
         model: with an exact log marginal likelihood.
-        x, design, n_evaluations, target_standard_error, time_limit, generator, missing: as for `score_curve`.
+        x, design, n_evaluations, target_standard_error, time_limit, generator, missing, per_row: as for `score_curve`.
 
     Raises:
         ArgumentError: a model that is a set of conditionals without a joint distribution; otherwise as `score_curve`.
@@ -90,6 +91,7 @@ def compare(
         time_limit=time_limit,
         generator=generator,
         missing=missing,
+        per_row=per_row,
     )
     inner = inner_standard_error(model, x, missing)
     return Comparison(float(log_prob.sum()), log_prob.cpu().numpy(), curve, inner)

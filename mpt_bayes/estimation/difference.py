@@ -13,7 +13,7 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.masks import MaskDesign
-from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, is_made_of_draws
+from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, OrderTotals, is_made_of_draws
 from mpt_bayes.results import Estimate
 
 
@@ -28,6 +28,7 @@ def score_difference(
     target_standard_error: float | None = None,
     time_limit: float | None = None,
     generator: torch.Generator | None = None,
+    per_row: bool = True,
 ) -> Estimate:
     """Σ_m S(m) of `first` on x minus that of `second` on the same x, or on `other_x`, with common masks.
 
@@ -38,7 +39,7 @@ def score_difference(
     Args:
         first, second: of one dimension; both score every mask, which `n_evaluations` counts once.
         x: (N, D); other_x: (N, D) or None for x.
-        design, n_evaluations, target_standard_error, time_limit, generator: as in `cumulative_score`.
+        design, n_evaluations, target_standard_error, time_limit, generator, per_row: as in `cumulative_score`.
 
     Raises:
         ArgumentError: different dimensions, or models made of draws (their inner errors would be lost).
@@ -61,19 +62,28 @@ def score_difference(
         check_complete(other_x, "score_difference", "other_x")
     if other_x is not None and other_x.shape != x.shape:
         raise DataError(f"x has shape {tuple(x.shape)} and other_x {tuple(other_x.shape)}: rows are compared in pairs")
-    both_fast = isinstance(first, HasOrderCurve) and isinstance(second, HasOrderCurve)
-    model = (_OrderDifference if both_fast else _Difference)(first, second, other_x)
     estimate = cumulative_score(
-        model,
+        _pair(first, second, other_x),
         x,
         design=design,
         n_evaluations=n_evaluations,
         target_standard_error=target_standard_error,
         time_limit=time_limit,
         generator=generator,
+        per_row=per_row,
     )
     digest = estimate.data_digest if other_x is None else f"{estimate.data_digest} / {data_digest(other_x)}"
     return replace(estimate, estimand=f"difference of {estimate.estimand}", data_digest=digest)
+
+
+def _pair(first: ConditionalModel, second: ConditionalModel, other_x: Tensor | None) -> _Pair:
+    """By the shortest way that both models have."""
+    both = (first, second)
+    if all(isinstance(model, HasOrderTotals) for model in both):
+        return _TotalsDifference(first, second, other_x)
+    if all(isinstance(model, HasOrderCurve) for model in both):
+        return _OrderDifference(first, second, other_x)
+    return _Difference(first, second, other_x)
 
 
 class _Pair(ConditionalModel):
@@ -91,8 +101,11 @@ class _Pair(ConditionalModel):
         return self._first.device
 
     def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
-        other = x if self._other is None else self._other
-        return self._first.masked_log_prob(x, hidden) - self._second.masked_log_prob(other, hidden)
+        return self._first.masked_log_prob(x, hidden) - self._second.masked_log_prob(self._beside(x), hidden)
+
+    def _beside(self, x: Tensor) -> Tensor:
+        """The data of the second model."""
+        return x if self._other is None else self._other
 
 
 @final
@@ -107,5 +120,17 @@ class _OrderDifference(_Pair):
     def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
         assert isinstance(self._first, HasOrderCurve)
         assert isinstance(self._second, HasOrderCurve)
-        other = x if self._other is None else self._other
-        return self._first.order_curve(x, orders) - self._second.order_curve(other, orders)
+        return self._first.order_curve(x, orders) - self._second.order_curve(self._beside(x), orders)
+
+
+@final
+class _TotalsDifference(_Pair):
+    """By whole orders summed over rows."""
+
+    def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+        assert isinstance(self._first, HasOrderTotals)
+        assert isinstance(self._second, HasOrderTotals)
+        first = self._first.order_totals(x, orders, per_row=per_row)
+        second = self._second.order_totals(self._beside(x), orders, per_row=per_row)
+        rows = None if first.per_row is None or second.per_row is None else first.per_row - second.per_row
+        return OrderTotals(first.curves - second.curves, rows)

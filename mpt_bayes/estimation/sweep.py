@@ -102,7 +102,8 @@ def convergence(
 ) -> Convergence:
     """The cumulative score from designs of growing number, to see its standard error shrink.
 
-    Draw k of a design is the same whatever its number, so each estimate contains the draws of those before it.
+    Draw k of a design is the same whatever its number, so each estimate contains the draws of those before it. Rows
+    have no totals of their own here where leaving them out is cheaper.
 
     Args:
         model, x, missing: as for `score_curve`.
@@ -124,7 +125,12 @@ def convergence(
     seed = seed_from(generator)
     estimates = tuple(
         cumulative_score(
-            model, x, design=design(number), generator=torch.Generator().manual_seed(seed), missing=missing
+            model,
+            x,
+            design=design(number),
+            generator=torch.Generator().manual_seed(seed),
+            missing=missing,
+            per_row=False,
         )
         for number in numbers
     )

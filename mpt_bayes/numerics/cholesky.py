@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpt_bayes.errors import IllConditionedError, NotPositiveDefiniteError
+from mpt_bayes.errors import NotPositiveDefiniteError
 
 
 def cholesky(matrices: Tensor, what: str, *, upper: bool = False) -> Tensor:
@@ -33,4 +33,3 @@ def cholesky(matrices: Tensor, what: str, *, upper: bool = False) -> Tensor:
             smallest,
         )
     return factors
-

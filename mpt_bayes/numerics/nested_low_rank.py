@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mpt_bayes.numerics.condition import judge_condition
+from mpt_bayes.numerics.condition import refuse_condition
 from mpt_bayes.numerics.log_space import LOG_2PI
 from mpt_bayes.numerics.nested import sum_after, sum_logs
 
@@ -67,7 +67,7 @@ class _Chain:
         reverse = orders.flip(1)
         scale = noise.sqrt()
         scaled = loading / scale[:, None]
-        judge_condition(1 + float(torch.linalg.matrix_norm(scaled.detach(), 2)) ** 2, loading.dtype, "W Wᵀ + Ψ")
+        refuse_condition(1 + float(torch.linalg.matrix_norm(scaled.detach(), 2)) ** 2, loading.dtype, "W Wᵀ + Ψ")
         steps = scaled[reverse]
         identity = torch.eye(loading.shape[1], dtype=loading.dtype, device=loading.device)
         triangle = identity.expand(len(orders), -1, -1)

@@ -35,9 +35,9 @@ def chunks_of(orders: Tensor) -> tuple[Tensor, ...]:
     """Orders to work on together: half a gigabyte of D × D matrices; on a CPU as many as stay in cache, in pairs for
     its threads (found by trial from D = 50 to 400)."""
     dim = orders.shape[1]
-    if orders.device.type == "cpu":
-        return orders.split(max(1, 2 * max(2**16 // dim**2, 640 // dim)))
-    return orders.split(max(1, _MEMORY_ELEMENTS // dim**2))
+    most = 2 * max(2**16 // dim**2, 640 // dim) if orders.device.type == "cpu" else _MEMORY_ELEMENTS // dim**2
+    parts: tuple[Tensor, ...] = orders.split(max(1, most))
+    return parts
 
 
 def _keep_freed_memory() -> None:

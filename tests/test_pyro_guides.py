@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import mpt_bayes as mb
-from mpt_bayes.models.pyro_program import fit_guide
+from mpt_bayes.models.pyro_guides import fit_guide
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pyro import poutine
 from scipy import integrate, special, stats
 
 import mpt_bayes as mb
-from mpt_bayes.models.pyro_program import fit_guide
+from mpt_bayes.models.pyro_guides import fit_guide
 from mpt_bayes.numerics.combinatorics import all_subsets
 
 

@@ -43,7 +43,7 @@ class PyroModel(JointModel):
         rows: name of the plate of independent rows, if the program has one.
         posterior: draws (S, ...) of sites (NUTS samples), in place of their prior: the posterior predictive.
         guide: of the other continuous latents: any guide with their sites, or an AutoContinuous; see
-            `pyro_program.fit_guide`.
+            `mpt_bayes.models.pyro_guides.fit_guide`.
         n_nodes: of the grid, a side: 128, 40 and 16 by default in 1, 2 and 3 dimensions.
         n_samples: draws where no grid is possible.
         seed: of the draws.

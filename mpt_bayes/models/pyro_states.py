@@ -14,7 +14,8 @@ from torch import Tensor
 
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.grids import prior_grid
-from mpt_bayes.models.pyro_program import Assignment, GuideDensity, Latent, Program, log_prob_of
+from mpt_bayes.models.pyro_guides import GuideDensity
+from mpt_bayes.models.pyro_program import Assignment, Latent, Program, log_prob_of
 from mpt_bayes.numerics.random import Stream
 
 MAX_STATES = 20_000

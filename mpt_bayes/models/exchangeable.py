@@ -101,10 +101,8 @@ class PolyaUrn(JointModel):
             + log_binomial(plain)[others.clamp(0, plain)]
             - log_binomial(self.dim - 1)[drawn]
         )
-        prob = torch.where(possible, log_prob, -math.inf).softmax(
-            1
-        )  # the terms sum to 1; this removes lgamma's rounding
-        return prob.to(self.device)
+        # the terms of a row sum to 1 as they are: normalising removes the rounding of lgamma
+        return torch.where(possible, log_prob, -math.inf).softmax(1).to(self.device)
 
     def _counts(self, x: Tensor, subsets: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Each category that occurs in x with its (N, P) counts in the subsets: one matrix product each."""

@@ -91,11 +91,15 @@ class GaussianProcess(JointModel):
         """
         from mpt_bayes.models.gp_fit import maximised
 
-        prior = copy.deepcopy(self._prior)
-        fitted = copy.copy(self)
-        fitted._prior = prior
-        maximised(fitted, prior, self.targets if x is None else x, missing, max_iterations)
+        fitted = self.copied()
+        maximised(fitted, fitted._prior, self.targets if x is None else x, missing, max_iterations)
         return fitted
+
+    def copied(self) -> Self:
+        """The same process with hyper-parameters of its own."""
+        other = copy.copy(self)
+        other._prior = copy.deepcopy(self._prior)
+        return other
 
     @property
     def dim(self) -> int:
@@ -132,6 +136,11 @@ class GaussianProcess(JointModel):
             name.replace("raw_", ""): (raw if limit is None else limit.transform(raw)).detach().reshape(-1).tolist()
             for name, raw, limit in named
         }
+
+    @property
+    def raw_parameters(self) -> dict[str, Tensor]:
+        """The hyper-parameters as an optimiser moves them, by name: leaves of every result, before constraints."""
+        return dict(self._prior.named_parameters())
 
     def joint(self) -> Gaussian:
         """The joint Gaussian of the observed outputs at the present hyper-parameters.

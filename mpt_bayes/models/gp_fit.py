@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ALIASES = {"co2": "rbf+periodic*rbf+rq"}
 NOISE_FLOOR = 1e-6
 """Smallest noise variance, as a share of the variance of the targets."""
-
-
 REACH = 20.0
 """How far L-BFGS may move a hyper-parameter: a factor exp(20) for what must be positive."""
 

@@ -64,6 +64,7 @@ class Attribution:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with a schema version: shares per coordinate (total over rows) and row by row."""
+        inner = self.coordinate_inner_standard_errors
         return {
             "schema_version": SCHEMA_VERSION,
             "units": "nats",
@@ -71,9 +72,7 @@ class Attribution:
             "total": self.total,
             "per_coordinate": self.per_coordinate.tolist(),
             "per_coordinate_standard_error": [finite_or_none(error) for error in self.coordinate_standard_errors],
-            "per_coordinate_inner_standard_error": None
-            if self.coordinate_inner_standard_errors is None
-            else self.coordinate_inner_standard_errors.tolist(),
+            "per_coordinate_inner_standard_error": None if inner is None else inner.tolist(),
             "shares": self.shares.tolist(),
             "design": self.design,
             "n_evaluations": self.n_evaluations,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,9 +28,8 @@ def trainable(model: JointModel) -> Trainable:
         ArgumentError: a model whose parameters this library does not train.
     """
     if isinstance(model, GaussianProcess):
-        process = copy.copy(model)
-        process._prior = copy.deepcopy(model._prior)
-        return Trainable(dict(process._prior.named_parameters()), lambda: process)
+        process = model.copied()
+        return Trainable(process.raw_parameters, lambda: process)
     if isinstance(model, PPCA):
         leaves = _leaves(loading=model.loading, log_noise=model.noise_variance.log(), mean=model.mean)
         return Trainable(

@@ -39,6 +39,21 @@ def checked_tensor(x: Any, name: str = "x") -> Tensor:
     return x
 
 
+def check_tensors(**values: Any) -> None:
+    """Every one of the named values is a tensor of real numbers.
+
+    Raises:
+        DataError: as `checked_tensor`.
+
+    Example:
+        >>> check_tensors(mean=[0.0, 1.0])
+        Traceback (most recent call last):
+        mpt_bayes.errors.DataError: mean is a list: pass a tensor, torch.as_tensor(numpy.asarray(mean))
+    """
+    for name, value in values.items():
+        checked_tensor(value, name)
+
+
 def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The data as an (N, D) tensor of the model's dtype, or an error that names what is wrong.
 
@@ -159,6 +174,7 @@ def checked_hidden(hidden: Tensor, dim: int, device: torch.device) -> Tensor:
 
 def checked_orders(orders: Tensor, dim: int, device: torch.device) -> Tensor:
     """(n, D) int64 orders of the coordinates, each row a permutation of 0..D-1."""
+    checked_tensor(orders, "orders")
     if orders.dtype != torch.int64 or orders.ndim != 2 or orders.shape[1] != dim or len(orders) == 0:
         raise ArgumentError(
             f"orders has shape {tuple(orders.shape)} and dtype {orders.dtype}: expected (n, {dim}) torch.int64, n ≥ 1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import checked_tensor
 from mpt_bayes.errors import ArgumentError, DataError
 
 
@@ -30,7 +31,7 @@ def effective_rank(vectors: Tensor, *, tau: float = 0.9, center: bool = False) -
         >>> effective_rank(torch.diag(torch.tensor([3.0, 2.0, 1.0])), tau=0.9)
         2
     """
-    if vectors.ndim != 2 or len(vectors) == 0:
+    if checked_tensor(vectors, "vectors").ndim != 2 or len(vectors) == 0:
         raise DataError(f"vectors has shape {tuple(vectors.shape)}: expected (n, d) with at least one row")
     if not 0 < tau <= 1:
         raise ArgumentError(f"tau is {tau}: expected a number in (0, 1]")

@@ -60,6 +60,54 @@ def test_arguments_of_another_kind_are_named():
         GaussianProcess.from_kernel("rbf", np.arange(3.0), X[:, 0])
 
 
+V, A = np.ones(3) / 3, np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: mb.models.JointTable(A / 3), "probabilities"),
+        (lambda: PPCA(A, 0.5), "loading"),
+        (lambda: mb.models.FactorAnalysis(torch.ones(3, 1), V), "noise_variance"),
+        (lambda: mb.models.FactorAnalysis(torch.ones(3, 1), torch.ones(3), V), "mean"),
+        (lambda: mb.models.StudentT(V, A, 3.0), "mean"),
+        (lambda: mb.models.linear_regression(A, V, A, shape=1.0, rate=1.0), "inputs"),
+        (lambda: mb.models.linear_regression(X, V, A, shape=1.0, rate=1.0), "prior_mean"),
+        (lambda: mb.models.g_prior_regression(A, 1.0, shape=1.0, rate=1.0), "inputs"),
+        (lambda: mb.models.fitted_local_level(V), "y"),
+        (lambda: mb.models.linear_gaussian_state_space(A, V, A, 1.0, V, A, 3), "transition"),
+        (lambda: mb.models.HiddenMarkov(V, A, A, length=3), "initial"),
+        (lambda: mb.models.HiddenMarkov(torch.ones(3) / 3, torch.eye(3), A, length=3), "emission"),
+        (lambda: Mixture.gaussian(V, A, A), "means"),
+        (lambda: Mixture.bernoulli(torch.ones(3) / 3, A), "probabilities"),
+        (lambda: mb.models.NormalEmission(A, A), "mean"),
+        (lambda: mb.models.ModelMixture(V, [MODEL] * 3), "weights"),
+        (lambda: mb.models.DirichletCategorical(V, 3), "concentration"),
+        (lambda: mb.models.restrict(MODEL, V), "keep"),
+        (lambda: MODEL.order_curve(X, A), "orders"),
+        (lambda: mb.training.train(PPCA(torch.ones(3, 1), 0.5), A), "x"),
+        (lambda: mb.representation.effective_rank(A), "vectors"),
+    ],
+)
+def test_parameters_that_are_no_tensor_are_named(make, name):
+    with pytest.raises(DataError, match=f"^{name} is a ndarray: pass a tensor"):
+        make()
+
+
+def test_shapes_and_kinds_of_other_arguments_are_named():
+    with pytest.raises(DataError, match=r"y has shape \(12, 3\): expected one series"):
+        mb.models.fitted_local_level(X)
+    with pytest.raises(DataError, match=r"missing entry .* train takes complete rows only"):
+        mb.training.train(PPCA(torch.ones(3, 1), 0.5), torch.full((2, 3), torch.nan))
+    with pytest.raises(ArgumentError, match=r"design is .*RandomOrders\(n_orders=4\): expected one without its number"):
+        mb.convergence(MODEL, X, design=mb.masks.RandomOrders(4))
+    with pytest.raises(ArgumentError, match="models is a list: expected models by name"):
+        mb.compare_models([MODEL], X)
+    for rate in ("0.15", [0.15]):
+        with pytest.raises(ArgumentError, match=r"rate is .*: expected a number"):
+            mb.masked_score(MODEL, X, rate=rate)
+
+
 def test_an_estimate_minus_something_else_is_a_type_error():
     estimate = mb.cumulative_score(MODEL, X)
     with pytest.raises(TypeError, match="unsupported operand"):

@@ -60,6 +60,8 @@ def compare_models(
         >>> table.ranks()["log marginal likelihood"], table.disagreements()
         ({'free': 2, 'tied': 1}, {})
     """
+    if not isinstance(models, Mapping):
+        raise ArgumentError(f"models is a {type(models).__name__}: expected models by name, {{'first': model, …}}")
     if not models:
         raise ArgumentError("models is empty: give at least one, by name")
     dims = {name: model.dim for name, model in models.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing
+from mpt_bayes.checks import Missing, named
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
@@ -112,7 +112,7 @@ def convergence(
         generator: source of the masks; None means seed 0.
 
     Raises:
-        ArgumentError: no numbers.
+        ArgumentError: no numbers, or a design that has its number.
 
     Example:
         >>> import torch, mpt_bayes as mb
@@ -120,6 +120,8 @@ def convergence(
         >>> mb.convergence(model, torch.ones(1, 3), numbers=[2, 8]).values.shape
         (2,)
     """
+    if not callable(design):
+        raise ArgumentError(f"design is {named(design)}: expected one without its number, RandomOrders, or a function")
     if len(numbers) == 0:
         raise ArgumentError("numbers is empty: give at least one")
     seed = seed_from(generator)

@@ -9,7 +9,7 @@ from typing import Protocol, Self, TypeGuard, final, runtime_checkable
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_hidden, checked_subsets
+from mpt_bayes.checks import checked_hidden, checked_subsets, checked_tensor
 from mpt_bayes.errors import ArgumentError, DataError
 
 
@@ -153,6 +153,7 @@ def restrict(model: JointModel, keep: Tensor) -> JointModel:
     Raises:
         ArgumentError: if `keep` is empty or repeats a coordinate.
     """
+    checked_tensor(keep, "keep")
     if keep.numel() == 0 or keep.unique().numel() != keep.numel():
         raise ArgumentError(f"keep must name at least one coordinate, each once: got {keep.tolist()}")
     return model.restrict(keep) if isinstance(model, Restrictable) else _Marginal(model, keep)

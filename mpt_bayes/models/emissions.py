@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from mpt_bayes.checks import checked_data
+from mpt_bayes.checks import checked_data, checked_tensor
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms, TableTerms
 from mpt_bayes.numerics.log_space import LOG_2PI
@@ -302,7 +302,7 @@ class PoissonEmission(FittedEmission):
 
 
 def _check_matrix(value: Tensor, name: str) -> None:
-    if value.ndim != 2:
+    if checked_tensor(value, name).ndim != 2:
         raise ModelError(f"{name} has shape {tuple(value.shape)}: expected (K, D), one row a state")
 
 

@@ -10,7 +10,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count, checked_data, checked_hidden, checked_subsets
+from mpt_bayes.checks import checked_count, checked_data, checked_hidden, checked_subsets, checked_tensor
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.combinatorics import log_binomial
@@ -23,6 +23,7 @@ class PolyaUrn(JointModel):
     """
 
     def __init__(self, concentration: Tensor, dim: int) -> None:
+        checked_tensor(concentration, "concentration")
         if concentration.ndim != 1 or not bool((concentration > 0).all()) or not bool(concentration.isfinite().all()):
             raise ModelError("concentration must be a vector of positive finite numbers, one a category")
         self._dim = checked_count(dim, "dim")

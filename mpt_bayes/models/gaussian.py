@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets, checked_tensor
+from mpt_bayes.checks import check_tensors, checked_data, checked_hidden, checked_orders, checked_subsets
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.cholesky import cholesky
@@ -40,8 +40,7 @@ class Gaussian(JointModel):
     """
 
     def __init__(self, mean: Tensor, covariance: Tensor, *, dtype: torch.dtype = torch.float64) -> None:
-        checked_tensor(mean, "mean")
-        checked_tensor(covariance, "covariance")
+        check_tensors(mean=mean, covariance=covariance)
         if mean.ndim != 1 or covariance.shape != (len(mean), len(mean)):
             raise ModelError(
                 f"mean has shape {tuple(mean.shape)} and covariance {tuple(covariance.shape)}: expected (D,) and (D, D)"

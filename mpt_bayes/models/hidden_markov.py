@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
+from mpt_bayes.checks import check_tensors, checked_data, checked_hidden, checked_subsets, checked_tensor
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.emissions import CategoricalEmission, Emission
@@ -61,7 +61,9 @@ class HiddenMarkov(JointModel):
     ) -> None:
         if convention not in ("textbook", "pyro"):
             raise ArgumentError(f"convention is {convention!r}: expected 'textbook' or 'pyro'")
-        if isinstance(emission, Tensor):
+        check_tensors(initial=initial, transition=transition)
+        if not isinstance(emission, Emission):
+            checked_tensor(emission, "emission")
             emission = CategoricalEmission.from_probabilities(emission.to(torch.float64)[:, None])
         if emission.dim == 1 and length is None:
             raise ArgumentError("length is missing: say how many positions a sequence has, HiddenMarkov(..., length=D)")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import check_tensors, checked_tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.models.student_t import StudentT
@@ -41,6 +42,7 @@ def linear_regression(
         (4, 4.0)
     """
     inputs = _checked_inputs(inputs)
+    check_tensors(prior_mean=prior_mean, prior_covariance=prior_covariance)
     p = inputs.shape[1]
     if prior_mean.shape != (p,) or prior_covariance.shape != (p, p):
         raise ModelError(
@@ -127,6 +129,7 @@ def _student(location: Tensor, spread: Tensor, shape: float, rate: float) -> Stu
 
 
 def _checked_inputs(inputs: Tensor) -> Tensor:
+    checked_tensor(inputs, "inputs")
     if inputs.ndim != 2 or not bool(inputs.isfinite().all()):
         raise ModelError(f"inputs has shape {tuple(inputs.shape)}: expected a finite (n, p) table, one row a response")
     return inputs.to(torch.float64)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets
+from mpt_bayes.checks import check_tensors, checked_data, checked_hidden, checked_orders, checked_subsets
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.log_space import LOG_2PI
@@ -160,6 +160,7 @@ class LowRankGaussian(JointModel):
         self._parameters = None
         self._latent_dim = latent_dim or 0
         if loading is not None and noise is not None:
+            check_tensors(loading=loading, noise_variance=noise, **({} if mean is None else {"mean": mean}))
             self._parameters = checked_parameters(loading, noise, mean, dtype)
             self._latent_dim = loading.shape[1]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count, checked_table
+from mpt_bayes.checks import check_tensors, checked_count, checked_table, checked_tensor
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.emissions import (
     BernoulliEmission,
@@ -60,6 +60,7 @@ class Mixture(LatentBank):
     """
 
     def __init__(self, weights: Tensor, emission: Emission, *, draws: Tensor | None = None) -> None:
+        checked_tensor(weights, "weights")
         if weights.shape != (emission.n_states,):
             raise ModelError(
                 f"weights has shape {tuple(weights.shape)}: expected ({emission.n_states},), one a component"
@@ -74,21 +75,25 @@ class Mixture(LatentBank):
     @classmethod
     def gaussian(cls, weights: Tensor, means: Tensor, scales: Tensor) -> Self:
         """Normal components with (K, D) means and standard deviations, in float64."""
+        check_tensors(means=means, scales=scales)
         return cls(weights, NormalEmission(means.to(torch.float64), scales.to(torch.float64)))
 
     @classmethod
     def bernoulli(cls, weights: Tensor, probabilities: Tensor) -> Self:
         """Bernoulli components with (K, D) probabilities of 1, in float64."""
+        checked_tensor(probabilities, "probabilities")
         return cls(weights, BernoulliEmission.from_probabilities(probabilities.to(torch.float64)))
 
     @classmethod
     def categorical(cls, weights: Tensor, probabilities: Tensor) -> Self:
         """Categorical components with (K, D, A) probabilities, in float64."""
+        checked_tensor(probabilities, "probabilities")
         return cls(weights, CategoricalEmission.from_probabilities(probabilities.to(torch.float64)))
 
     @classmethod
     def poisson(cls, weights: Tensor, rates: Tensor) -> Self:
         """Poisson components with (K, D) rates, in float64."""
+        checked_tensor(rates, "rates")
         return cls(weights, PoissonEmission(rates.to(torch.float64)))
 
     @classmethod

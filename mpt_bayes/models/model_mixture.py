@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_hidden, checked_subsets
+from mpt_bayes.checks import checked_hidden, checked_subsets, checked_tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, restrict
 from mpt_bayes.models.gaussian import Gaussian
@@ -42,6 +42,7 @@ class ModelMixture(JointModel):
     """
 
     def __init__(self, weights: Tensor, components: Sequence[JointModel], *, draws: Tensor | None = None) -> None:
+        checked_tensor(weights, "weights")
         if weights.shape != (len(components),) or len(components) == 0:
             raise ModelError(f"weights has shape {tuple(weights.shape)}: expected one for each of the components")
         if len({model.dim for model in components}) > 1:

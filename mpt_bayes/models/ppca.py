@@ -7,7 +7,7 @@ from typing import Self, final, overload
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing
+from mpt_bayes.checks import Missing, checked_tensor
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models.em import (
     DEFAULT_EM,
@@ -66,6 +66,7 @@ class PPCA(LowRankGaussian):
     ) -> None:
         noise = None
         if loading is not None and noise_variance is not None:
+            checked_tensor(loading, "loading")
             noise = torch.as_tensor(noise_variance, dtype=dtype, device=loading.device)
             if noise.ndim:
                 raise ArgumentError(

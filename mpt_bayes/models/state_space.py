@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
-from mpt_bayes.errors import ModelError
+from mpt_bayes.checks import check_tensors, checked_count, checked_tensor
+from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.gaussian import Gaussian
 
 
@@ -42,6 +42,13 @@ def linear_gaussian_state_space(
         >>> walk.covariance[2].tolist()
         [1.0, 2.0, 3.0]
     """
+    check_tensors(
+        transition=transition,
+        observation=observation,
+        state_noise=state_noise,
+        initial_mean=initial_mean,
+        initial_covariance=initial_covariance,
+    )
     n_states = len(observation)
     shapes = [tuple(part.shape) for part in (transition, observation, state_noise, initial_mean, initial_covariance)]
     if shapes != [(n_states, n_states), (n_states,), (n_states, n_states), (n_states,), (n_states, n_states)]:
@@ -102,11 +109,17 @@ def fitted_local_level(y: Tensor, *, n_iterations: int = 200) -> Gaussian:
         y: (D,) one series, no missing entries.
         n_iterations: at most.
 
+    Raises:
+        DataError: no tensor of shape (D,).
+        ModelError: a series that is constant, or has missing entries.
+
     Example:
         >>> model = fitted_local_level(torch.tensor([1.0, 1.5, 0.7, 1.2, 1.9, 1.4]))
         >>> model.dim
         6
     """
+    if checked_tensor(y, "y").ndim != 1:
+        raise DataError(f"y has shape {tuple(y.shape)}: expected one series, (D,); of a table of series pass one, x[0]")
     y = y.to(torch.float64)
     spread = float(y.var(correction=0))
     if not spread > 0:

@@ -7,7 +7,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_data, checked_subsets
+from mpt_bayes.checks import checked_data, checked_subsets, checked_tensor
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.base import JointModel, conditionals_from_marginals
 
@@ -32,7 +32,7 @@ class JointTable(JointModel):
     """
 
     def __init__(self, probabilities: Tensor) -> None:
-        table = probabilities.to(torch.float64)
+        table = checked_tensor(probabilities, "probabilities").to(torch.float64)
         if not bool((table.isfinite() & (table >= 0)).all()):
             raise ModelError("probabilities has negative or non-finite entries: a joint table holds probabilities")
         total = float(table.sum())

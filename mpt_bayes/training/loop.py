@@ -10,7 +10,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import check_complete, checked_count
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, DivergedError, ModelError
 from mpt_bayes.models.base import JointModel
@@ -89,6 +89,7 @@ def train(
     Raises:
         ArgumentError: a model that cannot be trained here, no objective (a mask design, say), or a checkpoint of
             another training.
+        DataError: no tensor, or missing entries.
         DivergedError: the objective or the parameters ceased to be numbers; it carries the history so far.
 
     Example:
@@ -100,6 +101,7 @@ def train(
         True
     """
     objective = CumulativeScore() if objective is None else checked_objective(objective)
+    check_complete(x, "train")
     seed = seed_from(generator)
     moving = trainable(model)
     optimizer = torch.optim.Adam(moving.parameters.values(), lr=settings.learning_rate)

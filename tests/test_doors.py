@@ -123,6 +123,13 @@ def test_values_outside_the_support_of_a_family_are_refused_by_its_fit():
         Mixture.fit(torch.tensor([[0.0, 1.0], [1e9, 0.0]]), "categorical", 2)
 
 
+def test_a_fit_that_ran_out_of_iterations_says_so():
+    short = mb.models.EMSettings(max_iterations=2)
+    for fit in (Mixture.fit, fit_hidden_markov):
+        with pytest.warns(mb.errors.MptBayesWarning, match=r"still gained more than 1e-08 .* after 2 iterations"):
+            fit(X, "gaussian", 2, em=short)
+
+
 def test_normal_components_refuse_a_constant_column():
     constant = torch.cat([X, torch.full((12, 1), 0.1, dtype=torch.float64)], 1)
     with pytest.raises(DataError, match=r"columns \[3\] of x are constant"):

@@ -177,7 +177,7 @@ def test_gaussian_em_reaches_the_likelihood_of_scikit_learn(rng):
     reference = GaussianMixture(
         2, covariance_type="diag", tol=1e-10, max_iter=1000, n_init=4, reg_covar=0, random_state=0
     )
-    fitted = mb.models.Mixture.fit(torch.from_numpy(x), "gaussian", 2, tolerance=1e-12, n_iterations=2000)
+    fitted = mb.models.Mixture.fit(torch.from_numpy(x), "gaussian", 2, em=mb.models.EMSettings(1e-12, 2000))
     assert float(fitted.log_marginal_likelihood(torch.from_numpy(x)).mean()) == pytest.approx(
         reference.fit(x).score(x), abs=1e-6
     )

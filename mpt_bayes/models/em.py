@@ -30,13 +30,13 @@ class EMSettings:
         if not self.tolerance > 0:
             raise ArgumentError(f"tolerance is {self.tolerance}: expected a positive number of nats per datum")
 
-    def warn_unfinished(self, what: str) -> None:
+    def warn_unfinished(self, what: str, *, stacklevel: int = 5) -> None:
         """Say that the iterations ran out before the gain fell below the tolerance."""
         warnings.warn(
             f"{what} still gained more than {self.tolerance:.3g} nats per datum after {self.max_iterations} "
-            "iterations: raise max_iterations or the tolerance, or use a smaller latent_dim",
+            "iterations: raise max_iterations or the tolerance, or fit a model of fewer parameters",
             MptBayesWarning,
-            stacklevel=5,
+            stacklevel=stacklevel,
         )
 
 

@@ -7,11 +7,14 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_count, checked_table
 from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.models.em import EMSettings
 from mpt_bayes.models.emissions import FittedEmission
 from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.mixture import EMISSIONS, Family, checked_family
 from mpt_bayes.numerics.log_space import log_matmul
 from mpt_bayes.numerics.random import Stream, seed_from
+
+DEFAULT_EM = EMSettings(tolerance=1e-8, max_iterations=300)
 
 
 def fit_hidden_markov(
@@ -20,8 +23,7 @@ def fit_hidden_markov(
     n_states: int,
     *,
     n_starts: int = 4,
-    n_iterations: int = 300,
-    tolerance: float = 1e-8,
+    em: EMSettings = DEFAULT_EM,
     generator: torch.Generator | None = None,
 ) -> HiddenMarkov:
     """A chain whose emissions are the same at every position, by EM, the best of several random starts.
@@ -33,7 +35,7 @@ def fit_hidden_markov(
         x: (N, D) sequences, no missing entries.
         family: of the emissions: "gaussian", "bernoulli", "categorical" or "poisson".
         n_states: S.
-        n_starts, n_iterations, tolerance: as for `Mixture.fit`; the tolerance is per sequence.
+        n_starts, em: as for `Mixture.fit`; a datum is a sequence.
         generator: of the starts.
 
     Raises:
@@ -54,31 +56,37 @@ def fit_hidden_markov(
         raise ArgumentError(f"n_states is {n_states} but x has {x.numel()} values: ask for fewer")
     stream = Stream(seed_from(generator)).child("baum-welch")
     starts = [
-        _baum_welch(x, EMISSIONS[family], n_states, stream.child(s), n_iterations, tolerance) for s in range(n_starts)
+        _baum_welch(x, EMISSIONS[family], n_states, stream.child(s), em)
+        for s in range(checked_count(n_starts, "n_starts"))
     ]
-    return max(starts, key=lambda model: float(model.log_marginal_likelihood(x).sum()))
+    best, is_finished = max(starts, key=lambda start: float(start[0].log_marginal_likelihood(x).sum()))
+    if not is_finished:
+        em.warn_unfinished("EM of the chain", stacklevel=3)
+    return best
 
 
 def _baum_welch(
-    x: Tensor, family: type[FittedEmission], n_states: int, stream: Stream, n_iterations: int, tolerance: float
-) -> HiddenMarkov:
-    """One run, from a sticky chain and responsibilities that lean towards one random value a state."""
+    x: Tensor, family: type[FittedEmission], n_states: int, stream: Stream, em: EMSettings
+) -> tuple[HiddenMarkov, bool]:
+    """One run, from a sticky chain and responsibilities that lean towards one random value a state; whether the last
+    step gained less than the tolerance."""
     values = x.reshape(-1, 1)
     centres = values[torch.randperm(len(values), generator=stream.generator())[:n_states].to(x.device)]
     spread = values.var(correction=0).clamp_min(1e-12)
     emission = family.fitted(values, (-(values - centres.T).square() / spread).softmax(1))
     initial = torch.full((n_states,), 1 / n_states, dtype=torch.float64, device=x.device)
     transition = 0.8 * torch.eye(n_states, dtype=torch.float64, device=x.device) + 0.2 / n_states
-    previous = -torch.inf
-    for _ in range(n_iterations):
+    previous, is_finished = -torch.inf, False
+    for _ in range(em.max_iterations):
         value, counts = _expected_counts(emission.log_prob(values)[..., 0], x.shape, initial, transition)
         first, steps, states = (count + 1e-12 for count in counts)  # a state that empties keeps a distribution
         initial, transition = first / first.sum(), steps / steps.sum(1, keepdim=True)
         emission = family.fitted(values, states)
-        if value - previous < tolerance * len(x):
+        is_finished = value - previous < em.tolerance * len(x)
+        if is_finished:
             break
         previous = value
-    return HiddenMarkov(initial, transition, emission, length=x.shape[1])
+    return HiddenMarkov(initial, transition, emission, length=x.shape[1]), is_finished
 
 
 def _expected_counts(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import check_tensors, checked_count, checked_table, checked_tensor
 from mpt_bayes.errors import ArgumentError, ModelError
+from mpt_bayes.models.em import EMSettings
 from mpt_bayes.models.emissions import (
     BernoulliEmission,
     CategoricalEmission,
@@ -28,6 +29,8 @@ from mpt_bayes.numerics.random import Stream, seed_from
 
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture
+
+DEFAULT_EM = EMSettings(tolerance=1e-9, max_iterations=500)
 
 Family = Literal["gaussian", "bernoulli", "categorical", "poisson"]
 
@@ -121,8 +124,7 @@ class Mixture(LatentBank):
         n_components: int,
         *,
         n_starts: int = 4,
-        n_iterations: int = 500,
-        tolerance: float = 1e-9,
+        em: EMSettings = DEFAULT_EM,
         generator: torch.Generator | None = None,
     ) -> Self:
         """Maximum likelihood by EM (Dempster, Laird and Rubin 1977), the best of several starts from random rows.
@@ -132,8 +134,7 @@ class Mixture(LatentBank):
             family: of the components.
             n_components: K.
             n_starts: independent starts.
-            n_iterations: at most, for each start.
-            tolerance: stop when the log-likelihood per datum rises by less.
+            em: when the iterations of a start stop; a warning if they run out for the best start.
             generator: of the starts.
 
         Raises:
@@ -153,9 +154,12 @@ class Mixture(LatentBank):
             raise ArgumentError(f"n_components is {n_components} but there are {len(x)} rows: ask for fewer")
         stream = Stream(seed_from(generator)).child("em")
         starts = [
-            _em(x, EMISSIONS[family], n_components, stream.child(s), n_iterations, tolerance) for s in range(n_starts)
+            _em(x, EMISSIONS[family], n_components, stream.child(s), em)
+            for s in range(checked_count(n_starts, "n_starts"))
         ]
-        _, responsibility = max(starts, key=lambda start: start[0])
+        _, responsibility, is_finished = max(starts, key=lambda start: start[0])
+        if not is_finished:
+            em.warn_unfinished("EM of the mixture", stacklevel=3)
         return cls(responsibility.mean(0), EMISSIONS[family].fitted(x, responsibility))
 
     @property
@@ -226,9 +230,9 @@ def checked_family(family: Family) -> None:
 
 
 def _em(
-    x: Tensor, family: type[FittedEmission], n_components: int, stream: Stream, n_iterations: int, tolerance: float
-) -> tuple[float, Tensor]:
-    """One EM run: its final log-likelihood per datum and responsibilities.
+    x: Tensor, family: type[FittedEmission], n_components: int, stream: Stream, em: EMSettings
+) -> tuple[float, Tensor, bool]:
+    """One EM run: its final log-likelihood per datum, responsibilities, and whether it gained less than the tolerance.
 
     It starts from responsibilities that lean towards one random row each, so that no component starts empty.
     """
@@ -237,14 +241,14 @@ def _em(
     distance = ((x[:, None] - x[chosen]).square() / spread).mean(2)
     responsibility = (-distance).softmax(1)
     value = previous = -torch.inf
-    for _ in range(n_iterations):
+    for _ in range(em.max_iterations):
         emission = family.fitted(x, responsibility)
         joint = responsibility.mean(0).log() + emission.log_prob(x).sum(2)
         value = float(joint.logsumexp(1).mean())
         responsibility = joint.softmax(1)
         if bool((responsibility.sum(0) < 1e-10).any()):  # an empty component has no parameters: start it again evenly
             responsibility = 0.99 * responsibility + 0.01 / n_components
-        if value - previous < tolerance:
-            break
+        if value - previous < em.tolerance:
+            return value, responsibility, True
         previous = value
-    return value, responsibility
+    return value, responsibility, False

@@ -14,7 +14,7 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.estimation.attribution import EXACT_UP_TO, attribution
 from mpt_bayes.estimation.chain import chain_log_probs
 from mpt_bayes.estimation.curve import cumulative_score
-from mpt_bayes.estimation.missing import observed_parts
+from mpt_bayes.estimation.missing import ObservedPart, observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import Exhaustive, RandomOrders
 from mpt_bayes.masks.subsets import uniform_masks
@@ -95,18 +95,22 @@ def verify(
         ]
     else:
         checks += [_not_applicable(name, NOT_JOINT) for name in OF_JOINTS]
-    note = ""
-    if len(part.rows) < len(x):
-        note = (
-            f"checked on the {len(part.rows)} of {len(x)} rows that observe the same {dim} of {model.dim} coordinates, "
-            f"the largest of {len(parts)} groups"
-        )
     return Verification(
         checks=(*checks, _batching(trial), _hidden_values(trial)),
         n_rows=len(rows),
         seed=seed,
         data_digest=data_digest(x),
-        note=note,
+        note=_choice(part, parts, model.dim, len(x)),
+    )
+
+
+def _choice(part: ObservedPart, parts: list[ObservedPart], dim: int, n_rows: int) -> str:
+    """Which rows were checked, where it was not a choice from all of them."""
+    if len(part.rows) == n_rows:
+        return ""
+    return (
+        f"checked on the {len(part.rows)} of {n_rows} rows that observe the same {part.model.dim} of {dim} "
+        f"coordinates, the largest of {len(parts)} groups"
     )
 
 

@@ -80,7 +80,7 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
         len(schedules),
         len(names),
         figsize=(3.4 * len(names), 3 * len(schedules)),
-        dpi=64,
+        dpi=60,
         layout="constrained",
         squeeze=False,
     )

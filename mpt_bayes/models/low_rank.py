@@ -17,6 +17,8 @@ from mpt_bayes.numerics.order_curves import gaussian_totals
 
 DENSE_UP_TO = 512
 """Coordinates up to which forming the covariance costs nothing worth saving."""
+ROWS_A_LATENT = 2
+"""Rows a latent variable up to which residuals row by row cost less than sums over rows."""
 
 
 class LowRankParameters(NamedTuple):
@@ -122,13 +124,12 @@ class LowRankGaussian(JointModel):
         if self.dim <= DENSE_UP_TO and len(x) * (self.latent_dim + 1) > 4 * self.dim:
             covariance = self.loading @ self.loading.T + self.noise.diag()
             return OrderTotals(*gaussian_totals(covariance, x, self.mean, orders, per_row=per_row))
-        if not per_row:
+        if not per_row and len(x) > ROWS_A_LATENT * self.latent_dim:
             return OrderTotals(low_rank_totals(self.loading, self.noise, x - self.mean, len(x), orders), None)
         groups = (x - self.mean).split(64)
         curves = [low_rank_row_curves(self.loading, self.noise, group, orders) for group in groups]
-        return OrderTotals(
-            torch.stack([c.sum(0) for c in curves]).sum(0), torch.cat([c.sum(2).mean(1) for c in curves])
-        )
+        totals = torch.stack([c.sum(0) for c in curves]).sum(0)
+        return OrderTotals(totals, torch.cat([c.sum(2).mean(1) for c in curves]) if per_row else None)
 
     def _posterior(self, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Given each subset: roots R of Λ = RᵀR, (P, K, K) upper; ẑ, (P, N, K); and Σ (x - μ - w ẑ)² / ψ, (P, N).

@@ -23,6 +23,18 @@ WIDTH = 128
 """Columns of a block: wide enough for matrix products, narrow enough to skip most of the empty triangle."""
 
 
+_KEPT_ELEMENTS = 2**21
+
+
+def keep_freed_memory() -> None:
+    """Allocate and free one large block, untouched.
+
+    glibc returns smaller blocks than the largest one freed so far to its own lists, not to the system; without this,
+    chunk after chunk is given back and faulted in again, for half of the time at D = 50.
+    """
+    torch.empty(_KEPT_ELEMENTS, dtype=torch.float64)
+
+
 @dataclass(frozen=True)
 class Columns:
     """Columns lo..hi - 1 of F, those of mask sizes lo + 1..hi.

@@ -21,20 +21,22 @@ from torch import Tensor
 
 from mpt_bayes.numerics.condition import refuse_condition
 from mpt_bayes.numerics.log_space import LOG_2PI
-from mpt_bayes.numerics.nested import sum_after, sum_logs
+from mpt_bayes.numerics.nested import keep_freed_memory, sum_after, sum_logs
 
-_ELEMENTS = 2**20
+_ELEMENTS = 2**18
 """Numbers in one working array: blocks of columns and groups of orders are cut to this."""
 
 
 def low_rank_row_curves(loading: Tensor, noise: Tensor, centred: Tensor, orders: Tensor) -> Tensor:
     """(N, n, D) mean log-density of the last m coordinates of each order, each given the visible ones, row by row."""
+    keep_freed_memory()
     groups = orders.split(_orders_together(loading, len(centred)))
     return torch.cat([_Chain.of(loading, noise, centred, group).row_curves() for group in groups], 1)
 
 
 def low_rank_totals(loading: Tensor, noise: Tensor, centred: Tensor, n_rows: int, orders: Tensor) -> Tensor:
     """(n, D) curves of `n_rows` rows summed, from (r, D) rows with the same second moments: r D² + K² D² an order."""
+    keep_freed_memory()
     groups = orders.split(_orders_together(loading, 1))
     return torch.cat([_Chain.of(loading, noise, centred, group).totals(n_rows) for group in groups])
 

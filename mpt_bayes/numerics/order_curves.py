@@ -17,6 +17,7 @@ from mpt_bayes.numerics.nested import (
     WIDTH,
     Columns,
     column_blocks,
+    keep_freed_memory,
     moment_quadratics,
     row_form,
     row_quadratics,
@@ -28,7 +29,6 @@ from mpt_bayes.numerics.nested import (
 FEW_ROWS = 8
 """Up to here residuals row by row cost less than the matrix products of the second moments."""
 _MEMORY_ELEMENTS = 2**26
-_KEPT_ELEMENTS = 2**21
 
 
 def chunks_of(orders: Tensor) -> tuple[Tensor, ...]:
@@ -38,15 +38,6 @@ def chunks_of(orders: Tensor) -> tuple[Tensor, ...]:
     most = 2 * max(2**16 // dim**2, 640 // dim) if orders.device.type == "cpu" else _MEMORY_ELEMENTS // dim**2
     parts: tuple[Tensor, ...] = orders.split(max(1, most))
     return parts
-
-
-def _keep_freed_memory() -> None:
-    """Allocate and free one large block, untouched.
-
-    glibc returns smaller blocks than the largest one freed so far to its own lists, not to the system; without this,
-    chunk after chunk is given back and faulted in again, for half of the time at D = 50.
-    """
-    torch.empty(_KEPT_ELEMENTS, dtype=torch.float64)
 
 
 def compressed_rows(x: Tensor, mean: Tensor, *, with_basis: bool) -> tuple[Tensor, Tensor | None]:
@@ -80,7 +71,7 @@ def row_curves(covariance: Tensor, centred: Tensor, orders: Tensor, data_term: D
 
     The rest of the log-density is that of a Gaussian, -½ log(2π variance).
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     problem = _Problem.of(covariance, centred)
     parts = [problem.row_sums(part, data_term, first=not i) for i, part in enumerate(chunks_of(orders))]
     data, logs = (torch.cat(columns) for columns in zip(*parts, strict=True))
@@ -97,7 +88,7 @@ def gaussian_totals(
     if len(x) <= FEW_ROWS:
         each = row_curves(covariance, x - mean, orders)
         return each.sum(0), each.sum(2).mean(1) if per_row else None
-    _keep_freed_memory()
+    keep_freed_memory()
     rows, basis = compressed_rows(x, mean, with_basis=per_row)
     problem = _Problem.of(covariance, rows)
     parts = [problem.moment_sums(part, first=not i, form=per_row) for i, part in enumerate(chunks_of(orders))]

@@ -173,14 +173,14 @@ def write_model(shape: str, folder: Path) -> None:
     BertForMaskedLM(config).save_pretrained(folder)
 
 
-def compare(python: str, shape: str, n_sentences: int, rounds: int, threads: int) -> dict:
+def compare(python: str, shape: str, n_sentences: int, part: tuple[int, int], rounds: int, threads: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         write_model(shape, Path(folder))
         sides = {
             "minicons": Side(python, "minicons", folder, threads),
             "mpt_bayes": Side(sys.executable, "mpt_bayes", folder, threads),
         }
-        texts = sentences(n_sentences, 20, 60)
+        texts = sentences(n_sentences, 20, 60)[part[0] :: part[1]]
         seconds = {name: [] for name in sides}
         cpu = {name: [] for name in sides}
         values = {}
@@ -200,7 +200,7 @@ def compare(python: str, shape: str, n_sentences: int, rounds: int, threads: int
     cpu_medians = {name: statistics.median(s) for name, s in cpu.items()}
     return {
         "shape": shape,
-        "sentences": n_sentences,
+        "sentences": len(texts),
         "seconds": seconds,
         "cpu_seconds": cpu,
         "speed_ratio": medians["minicons"] / medians["mpt_bayes"],
@@ -251,6 +251,7 @@ def main() -> None:
     parser.add_argument("--fixture", type=Path, help="write the numbers of a tiny model for the tests, and stop")
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--sentences", type=int, default=64)
+    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), metavar=("K", "N"), help="sentences K, K + N, …")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path, help="write the results here too")
@@ -268,7 +269,7 @@ def main() -> None:
         options.fixture.write_text(json.dumps(json.loads(line.removeprefix("ANSWER ")), indent=1) + "\n")
         return None
     results = [
-        compare(options.minicons_python, shape, options.sentences, options.rounds, options.threads)
+        compare(options.minicons_python, shape, options.sentences, options.part, options.rounds, options.threads)
         for shape in options.shapes
     ]
     report = {

@@ -61,9 +61,7 @@ def test_score_prints_a_table_with_a_total_for_people(folder, capsys):
 
 @pytest.mark.parametrize("variant", ["original", "whole-word", "within-word"])
 def test_row_5_the_measure_asked_for_is_the_one_given(folder, capsys, variant):
-    content = answered(
-        ["lm", "score", "--model", folder, "--text", "a unhappiness !", "--measure", f"pll-{variant}"], capsys
-    )
+    content = answered(["lm", "score", "--model", folder, "--text", "a unhappiness !", "--variant", variant], capsys)
     assert content["total"]["estimand"] == f"pseudo-log-likelihood ({variant})"
     expected = mb.lm.pseudo_log_likelihood(mb.lm.load(folder), ["a unhappiness !"], variant=variant)
     assert content["total"]["value"] == pytest.approx(expected.total.value, abs=1e-5)
@@ -72,7 +70,7 @@ def test_row_5_the_measure_asked_for_is_the_one_given(folder, capsys, variant):
 def test_row_14_resume_takes_up_a_store(folder, capsys, tmp_path):
     store = tmp_path / "work.sqlite"
     arguments = ["lm", "score", "--model", folder, "--text", "the cat sat on the mat", "--budget", "20"]
-    first = answered([*arguments, "--resume", str(store)], capsys)
+    first = answered([*arguments, "--store", str(store)], capsys)
     size = store.stat().st_size
     again = answered([*arguments, "--resume", str(store), "--batch-size", "3"], capsys)
     assert again["total"] == first["total"]
@@ -117,7 +115,7 @@ def test_prompts_and_columns(folder, capsys, tmp_path):
     assert totals[0] == totals[1] == totals[2]
 
 
-@pytest.mark.parametrize("work", [["--budget", "16"], ["--target-se", "0.5"]])
+@pytest.mark.parametrize("work", [["--budget", "16"], ["--target-standard-error", "0.5"]])
 def test_curve_shows_the_model_beside_its_twin(folder, capsys, tmp_path, work):
     texts = ["--text", "the cat sat on the mat", "--text", "a b the cat !"]
     figure = tmp_path / "curve.png"
@@ -142,7 +140,7 @@ def test_curve_shows_the_model_beside_its_twin(folder, capsys, tmp_path, work):
         (["--text", "a", "--device", "cuda:7"], "no usable GPU|invalid"),
         (["--text", "a", "--device", "gpu0"], "is no device"),
         (["--text", "a", "--budget", "4", "--target-se", "1"], "give one"),
-        (["--text", "a", "--measure", "pll-original", "--budget", "4"], "takes every token once"),
+        (["--text", "a", "--variant", "original", "--budget", "4"], "takes every token once"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words):

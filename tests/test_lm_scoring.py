@@ -246,7 +246,11 @@ def test_shares_sum_to_the_total_and_have_honest_errors():
 
 def test_a_target_standard_error_is_about_met_without_the_pilot_in_the_estimate():
     lm = support.tiny_lm(seed=3)
-    texts = ["the cat sat on the mat a b d", "a b the cat sat on a mat !", "un the bc mat sat cat a d b"]
+    texts = [
+        "the cat sat on the mat a b d the cat on a b !",
+        "a b the cat sat on a mat ! d b a the mat the",
+        "un the bc mat sat cat a d b on the mat a cat",
+    ]
     result = mb.lm.score(lm, texts, target_standard_error=0.05)
     assert 0.025 < result.total.standard_error < 0.1
     assert result.total.design == "passes for a standard error of 0.05"

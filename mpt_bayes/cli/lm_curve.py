@@ -25,7 +25,7 @@ def curve(
     column: choices.Column = "text",
     prompt_column: choices.PromptColumn = None,
     budget: choices.Passes = None,
-    target_se: choices.TargetError = None,
+    target_standard_error: choices.TargetError = None,
     bins: Bins = 20,
     seed: options.Seed = 0,
     long_text: choices.Long = "error",
@@ -35,7 +35,7 @@ def curve(
     batch_size: choices.BatchSize = None,
     compile: choices.Compile = False,
     trust_remote_code: choices.RemoteCode = False,
-    resume: choices.Resume = None,
+    store: choices.Store = None,
     json: options.JsonTo = None,
     plot: options.PlotTo = None,
 ) -> None:
@@ -50,12 +50,12 @@ def curve(
             prompts=texts.prompts,
             names=texts.names,
             budget=budget,
-            target_standard_error=target_se,
+            target_standard_error=target_standard_error,
             seed=seed,
             long_text=long_text,
             empty=empty,
             batch=choices.batch_budget(loaded.device, batch_size),
-            store=resume,
+            store=store,
         )
     if not reports:
         return

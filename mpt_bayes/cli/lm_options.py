@@ -34,7 +34,10 @@ Column = Annotated[str, typer.Option(help="The column or field of --input that h
 PromptColumn = Annotated[str | None, typer.Option(help="The one that holds a prompt: visible, not scored.")]
 Passes = Annotated[int | None, typer.Option("--budget", help="Forward passes a text (default 128).")]
 TargetError = Annotated[
-    float | None, typer.Option("--target-se", help="Instead: standard error of the total over texts, in nats.")
+    float | None,
+    typer.Option(
+        "--target-standard-error", "--target-se", help="Instead: standard error of the total over texts, in nats."
+    ),
 ]
 Long = Annotated[LongText, typer.Option("--long-text", help="Texts longer than the model's window.")]
 Empty = Annotated[EmptyText, typer.Option("--empty", help="Texts without tokens: an error, or skipped with a reason.")]
@@ -42,8 +45,9 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")]
 Dtype = Annotated[Precision, typer.Option(help="Of the forward pass; sums are double either way.")]
 BatchSize = Annotated[int | None, typer.Option(help="Most rows a forward pass; memory sets it by default.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the encoder with torch.compile.")]
-Resume = Annotated[
-    Path | None, typer.Option("--resume", help="A file of finished work: made if new, taken up if not.", metavar="FILE")
+Store = Annotated[
+    Path | None,
+    typer.Option("--store", "--resume", help="A file of finished work: made if new, taken up if not.", metavar="FILE"),
 ]
 RemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Let the checkpoint run its own code.")]
 

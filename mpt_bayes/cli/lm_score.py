@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,8 +14,9 @@ from mpt_bayes.cli import options, output
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.report import number_table
 
-Measure = Literal["score", "pll-original", "pll-whole-word", "pll-within-word"]
-What = Annotated[Measure, typer.Option("--measure", help="The order-agnostic score, or a pseudo-log-likelihood.")]
+Variant = Annotated[
+    lm.Variant | None, typer.Option("--variant", help="Instead of the score: this pseudo-log-likelihood.")
+]
 ParquetTo = Annotated[Path | None, typer.Option("--parquet", help="Write the table, one row a text.", metavar="FILE")]
 SHOWN = 20
 
@@ -26,9 +27,9 @@ def score(
     input: choices.Input = None,
     column: choices.Column = "text",
     prompt_column: choices.PromptColumn = None,
-    measure: What = "score",
+    variant: Variant = None,
     budget: choices.Passes = None,
-    target_se: choices.TargetError = None,
+    target_standard_error: choices.TargetError = None,
     seed: options.Seed = 0,
     long_text: choices.Long = "error",
     empty: choices.Empty = "error",
@@ -37,14 +38,16 @@ def score(
     batch_size: choices.BatchSize = None,
     compile: choices.Compile = False,
     trust_remote_code: choices.RemoteCode = False,
-    resume: choices.Resume = None,
+    store: choices.Store = None,
     json: options.JsonTo = None,
     parquet: ParquetTo = None,
 ) -> None:
     """The score of each text and of all together, with standard errors: a table, JSON, Parquet."""
     texts = choices.texts_from(text, input, column, prompt_column)
-    if measure != "score" and (budget is not None or target_se is not None):
-        raise ArgumentError(f"--measure {measure} takes every token once: it has no --budget and no --target-se")
+    if variant is not None and (budget is not None or target_standard_error is not None):
+        raise ArgumentError(
+            f"--variant {variant} takes every token once: it has no --budget and no --target-standard-error"
+        )
     chosen = choices.ModelChoice(model, device, dtype, compile, trust_remote_code)
     with choices.shared_work() as reports, output.working("scoring", unit="tokens") as clock:
         loaded = chosen.load()
@@ -54,28 +57,19 @@ def score(
             "long_text": long_text,
             "empty": empty,
             "batch": choices.batch_budget(loaded.device, batch_size),
-            "store": resume,
+            "store": store,
         }
-        if measure == "score":
-            work: dict[str, Any] = {"budget": budget, "target_standard_error": target_se, "seed": seed}
+        if variant is None:
+            work: dict[str, Any] = {"budget": budget, "target_standard_error": target_standard_error, "seed": seed}
             result = lm.score(loaded, texts.texts, **work, **common)
         else:
-            result = lm.pseudo_log_likelihood(loaded, texts.texts, variant=_variant(measure), **common)
+            result = lm.pseudo_log_likelihood(loaded, texts.texts, variant=variant, **common)
     if not reports:
         return
     if parquet is not None:
         result.to_dataframe().to_parquet(parquet)
     fields = result.to_dict() | {"model": chosen.to_dict(loaded), "seconds": clock.seconds}
     output.deliver("lm score", fields, json, lambda: _report(result))
-
-
-def _variant(measure: Measure) -> lm.Variant:
-    variants: dict[Measure, lm.Variant] = {
-        "pll-original": "original",
-        "pll-whole-word": "whole-word",
-        "pll-within-word": "within-word",
-    }
-    return variants[measure]
 
 
 def _report(result: lm.CorpusScore) -> Table:

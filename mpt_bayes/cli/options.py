@@ -35,7 +35,12 @@ Budget = Annotated[
     typer.Option(help="Masks chosen adaptively, instead of orders: for models without a fast path for these."),
 ]
 TargetError = Annotated[
-    float | None, typer.Option("--target-se", help="Instead: as many as give the total this standard error, in nats.")
+    float | None,
+    typer.Option(
+        "--target-standard-error",
+        "--target-se",
+        help="Instead: as many as give the total this standard error, in nats.",
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the masks.", min=0, max=2**63 - 1)]
 

@@ -32,8 +32,16 @@ class SizeBins:
 
     def draw_sizes(self, bins: Tensor, draws: list[Stream]) -> Tensor:
         """A size from each of the given bins."""
-        offset = torch.cat([draw.child("size").integers(self.width, 1) for draw in draws])
+        return self.sizes(bins, torch.cat([draw.child("size").integers(self.width, 1) for draw in draws]))
+
+    def sizes(self, bins: Tensor, offset: Tensor) -> Tensor:
+        """The sizes at the given offsets r of bins."""
         return self.lowest + (bins * self.width + offset) // self.count
+
+    def limits(self, number: int) -> tuple[int, int]:
+        """The smallest and the largest size of a bin."""
+        first = number * self.width
+        return self.lowest + first // self.count, self.lowest + (first + self.width - 1) // self.count
 
     def law(self, dim: int) -> Tensor:
         """(count, D) probability of each size within each bin."""
@@ -73,23 +81,35 @@ def sampled_range(dim: int, budget: int) -> tuple[int, int]:
     return lowest, highest
 
 
-def neyman(scale: Tensor, total: int) -> Tensor:
-    """(H,) whole numbers of draws, at least 2 each, that minimise Σ_h scale_h² / n_h for a total of max(total, 2H).
+def neyman(scale: Tensor, total: int, cost: Tensor | None = None) -> Tensor:
+    """(H,) whole numbers of draws, at least 2 each whatever the total, that minimise Σ_h scale_h² / n_h.
 
-    One draw at a time to the bin where it lowers the variance most, which is optimal for whole numbers (Neyman 1934
-    gives n_h ∝ scale_h in the limit). Scales are kept above a quarter of their mean: an estimate from a few masks does
-    not starve a bin.
+    One draw at a time to where it lowers the variance most for its cost, which for equal costs is optimal for whole
+    numbers (Neyman 1934 gives n_h ∝ scale_h / √cost_h in the limit). Scales are kept above a quarter of their mean: an
+    estimate from a few masks does not starve a stratum.
+
+    Args:
+        scale: (H,) standard deviation of one draw.
+        total: what may be spent.
+        cost: (H,) masks that one draw takes; 1 each by default.
 
     Example:
         >>> neyman(torch.tensor([1.0, 1.0, 4.0]), 12).tolist()
         [2, 2, 8]
+        >>> neyman(torch.tensor([1.0, 4.0]), 12, torch.tensor([1, 4])).tolist()
+        [4, 2]
     """
-    kept = scale.clamp_min(float(scale.mean()) / 4).tolist()
+    prices = [1] * len(scale) if cost is None else cost.tolist()
+    each = scale / torch.tensor(prices, dtype=scale.dtype).sqrt()
+    kept = each.clamp_min(float(each.mean()) / 4).tolist()
     counts = [2] * len(kept)
+    left = total - 2 * sum(prices)
     gains = [(-(s**2) / 6, h) for h, s in enumerate(kept)]
     heapq.heapify(gains)
-    for _ in range(total - 2 * len(kept)):
-        _, h = gains[0]
-        counts[h] += 1
-        heapq.heapreplace(gains, (-(kept[h] ** 2) / (counts[h] * (counts[h] + 1)), h))
+    while gains and left > 0:
+        _, h = heapq.heappop(gains)
+        if prices[h] <= left:
+            left -= prices[h]
+            counts[h] += 1
+            heapq.heappush(gains, (-(kept[h] ** 2) / (counts[h] * (counts[h] + 1)), h))
     return torch.tensor(counts)

@@ -54,21 +54,22 @@ class ControlVariate:
         size = hidden.sum(1)
         share = hidden.to(torch.float64)
         score = log_prob.sum(2) / size
-        trend_basis = size_basis(size, dim, min(TREND_DEGREE + 1, dim))
-        penalty = 0.1 * torch.arange(trend_basis.shape[1], dtype=torch.float64).square() + 1e-12
-        trend = _ridge(trend_basis, score, penalty)
+        trend = _trend(size, score, dim)
 
         basis = size_basis(size, dim, len(COORDINATE_PENALTY))
         kinds = basis.shape[1]
-        excess = (log_prob - (trend @ trend_basis.T)[..., None]) * share
         products = (basis[:, :, None] * basis[:, None, :]).reshape(n_masks, -1)
-        gram = (share.T @ products).reshape(dim, kinds, kinds)
-        moment = torch.einsum("rpj,pk->rjk", excess, basis)
         penalty = torch.tensor(COORDINATE_PENALTY, dtype=torch.float64)[:kinds]
-        coordinate = torch.linalg.solve(gram + penalty.diag(), moment[..., None])[..., 0]
+        excess = (log_prob - (trend @ size_basis(size, dim, trend.shape[1]).T)[..., None]) * share
+        coordinate = torch.zeros(len(log_prob), dim, kinds, dtype=torch.float64)
+        for _ in range(2):  # the first pass takes the coordinates' own effects for noise
+            weight = _precision(size, ((excess - basis @ coordinate.mT) * share).sum(0), dim)
+            gram = (share.T @ (products * weight[:, None])).reshape(dim, kinds, kinds)
+            moment = torch.einsum("rpj,pk->rjk", excess, basis * weight[:, None])
+            coordinate = torch.linalg.solve(gram + penalty.diag(), moment[..., None])[..., 0]
 
         partial = cls(trend, coordinate, torch.zeros_like(coordinate))
-        left = score - trend @ trend_basis.T - partial.centred(hidden)
+        left = score - partial.trend_at(size) - partial.centred(hidden)
         scale = local_scale(size, left.sum(0), dim)[size - 1]
         features = (_visible_features(hidden)[:, :, None] * basis[:, None, :] / scale[:, None, None]).reshape(
             n_masks, -1
@@ -130,6 +131,25 @@ def local_scale(sizes: Tensor, residual: Tensor, dim: int) -> Tensor:
         window = torch.exp(-0.5 * square / width**2)
         level = (window @ ratio + count * level) / (window.sum(1) + count)
     return (shape * level).sqrt()
+
+
+def _trend(size: Tensor, score: Tensor, dim: int) -> Tensor:
+    """(R, T) polynomial in the log-odds of the rate, each mask weighted by its precision: noise of one end of the sizes
+    would show as waves at the others."""
+    basis = size_basis(size, dim, min(TREND_DEGREE + 1, dim))
+    penalty = 0.1 * torch.arange(basis.shape[1], dtype=torch.float64).square() + 1e-12
+    rough = _ridge(basis, score, penalty)
+    scale = local_scale(size, (score - rough @ basis.T).sum(0), dim)[size - 1]
+    scale = scale * scale.reciprocal().square().mean().sqrt()
+    return _ridge(basis / scale[:, None], score / scale, penalty)
+
+
+def _precision(size: Tensor, residual: Tensor, dim: int) -> Tensor:
+    """(P,) weights of masks: one over the mean square, at their size, of what is left (P, D) of a hidden coordinate's
+    log-probability; 1 on average over hidden coordinates. A token with nothing visible is many times noisier."""
+    square = residual.square().sum(1) / size
+    precision = local_scale(size, square.sqrt(), dim)[size - 1].square().reciprocal()
+    return precision * (size.sum() / (precision @ size.to(torch.float64)))
 
 
 def _visible_features(hidden: Tensor) -> Tensor:

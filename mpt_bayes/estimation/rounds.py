@@ -34,32 +34,64 @@ class Scored:
 
 
 @dataclass(frozen=True)
+class Clusters:
+    """Which masks were drawn together.
+
+    Attributes:
+        member: (P,) the cluster of each mask.
+        strata: (C,) the stratum of each cluster: clusters of one stratum are independent and identically distributed.
+    """
+
+    member: Tensor
+    strata: Tensor
+
+    @classmethod
+    def single(cls, strata: Tensor) -> Self:
+        """Each mask by itself."""
+        return cls(torch.arange(len(strata)), strata)
+
+
+@dataclass(frozen=True)
 class Round:
     """An unbiased estimate of the sampled sizes by itself, given the rounds before it.
 
     Attributes:
         values: (R, P, D) contributions of each mask to S(m), m = 1..D; their sum over masks estimates the curve.
-        bins, counts: (P,) the bin of each mask, (H,) masks in each bin.
+        clusters: which masks were drawn together.
         residual: (P,) what the control variates and the trend left of s(M), summed over rows.
         sizes: (P,).
     """
 
     values: Tensor
-    bins: Tensor
-    counts: Tensor
+    clusters: Clusters
     residual: Tensor
     sizes: Tensor
 
     @classmethod
-    def adjusted(cls, scored: Scored, known: Scored, size_bins: SizeBins, bins: Tensor, counts: Tensor) -> Self:
+    def adjusted(
+        cls,
+        scored: Scored,
+        known: Scored,
+        size_bins: SizeBins,
+        bins: Tensor,
+        counts: Tensor,
+        clusters: Clusters | None = None,
+    ) -> Self:
         """Cross-fitted: a mask is adjusted by a fit to the masks known before and to the other folds of its own round.
 
         Given what was known before, the folds are independent and the counts fixed, so every fold's adjusted mean is
-        unbiased. (A fit to later rounds would not do: how many masks those draw depends on this one.)
+        unbiased. Masks that were drawn together are in one fold. (A fit to later rounds would not do: how many masks
+        those draw depends on this one.)
 
         With w = W / (H n_h) the weight of a mask of bin h and law_h(m) the probability of a size in it, a mask adds
         w [1[m = |M|] (s(M) - centred(M) - trend(m)) + law_h(m) trend(m)] to S(m).
+
+        Args:
+            scored: the masks of the round; known: those before it.
+            size_bins, bins, counts: how sizes were drawn, the bin of each mask (P,), the number of masks a bin (H,).
+            clusters: masks drawn together; by default each mask was drawn by itself, and bins are the strata.
         """
+        clusters = clusters or Clusters.single(bins)
         dim = scored.hidden.shape[1]
         sizes = scored.hidden.sum(1)
         score = scored.log_prob.sum(2) / sizes
@@ -67,26 +99,28 @@ class Round:
         weight = size_bins.width / (size_bins.count * counts.to(torch.float64))[bins]
         values = torch.empty_like(scored.log_prob)
         residual = torch.empty_like(score)
-        for mine, fit in cross_fits(scored, known):
+        for mine, fit in cross_fits(scored, known, clusters.member):
             trend = fit.trend_at(torch.arange(1, dim + 1))  # (R, D)
             left = score[:, mine] - fit.centred(scored.hidden[mine]) - trend[:, sizes[mine] - 1]
             part = law[bins[mine]] * trend[:, None, :]
             place = (sizes[mine] - 1).expand(len(left), -1)[..., None]
             values[:, mine] = weight[mine, None] * part.scatter_add(2, place, left[..., None])
             residual[:, mine] = left
-        return cls(values, bins, counts, residual.sum(0), sizes)
+        return cls(values, clusters, residual.sum(0), sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def moments(self, *, cumulative: bool) -> tuple[Tensor, Tensor]:
         """(D,) variances of the curve, or of its partial sums, and Σ_h v_h² / (n_h - 1)."""
+        strata = self.clusters.strata
         values = self.values.sum(0)
         values = values.cumsum(1) if cumulative else values
-        n = self.counts.to(torch.float64)[:, None]
-        zero = torch.zeros(len(self.counts), values.shape[1], dtype=torch.float64)
-        centred = values - (zero.index_add(0, self.bins, values) / n)[self.bins]
-        each = n / (n - 1) * zero.index_add(0, self.bins, centred.square())
+        sums = values.new_zeros(len(strata), values.shape[1]).index_add(0, self.clusters.member, values)
+        n = torch.bincount(strata).to(torch.float64)[:, None]
+        zero = torch.zeros(len(n), values.shape[1], dtype=torch.float64)
+        centred = sums - (zero.index_add(0, strata, sums) / n)[strata]
+        each = n / (n - 1) * zero.index_add(0, strata, centred.square())
         return each.sum(0), (each.square() / (n - 1)).sum(0) * self._tails
 
     @property
@@ -102,10 +136,10 @@ class Round:
         return max(1.0, 1 + (float(ratio.square().mean()) / mean**2 - 3) / 2) if mean > 0 else 1.0
 
 
-def cross_fits(scored: Scored, known: Scored) -> Iterator[tuple[Tensor, ControlVariate]]:
+def cross_fits(scored: Scored, known: Scored, cluster: Tensor) -> Iterator[tuple[Tensor, ControlVariate]]:
     """For each fold which masks are in it, (P,) bool, and the fit to all that is known and to the other folds."""
-    fold = torch.arange(len(scored)) % FOLDS
-    for f in range(min(FOLDS, len(scored))):
+    fold = cluster % FOLDS
+    for f in fold.unique():
         others = known + scored[fold != f]
         yield fold == f, ControlVariate.fit(others.hidden, others.log_prob)
 

@@ -6,9 +6,10 @@ from mpt_bayes.lm.batches import Budget
 from mpt_bayes.lm.conditional import TextConditional
 from mpt_bayes.lm.loading import adapt, load, masked_diffusion, random_twin
 from mpt_bayes.lm.orders import OrderSpread, order_spread
+from mpt_bayes.lm.perplexity import Perplexity
 from mpt_bayes.lm.pseudo import Variant, pseudo_log_likelihood
 from mpt_bayes.lm.readers import Texts, read_texts
-from mpt_bayes.lm.results import CorpusScore, Perplexity, Skipped, TextScore
+from mpt_bayes.lm.results import CorpusScore, Skipped, TextScore
 from mpt_bayes.lm.scoring import ORDER_AGNOSTIC, score, score_alike
 from mpt_bayes.lm.text import EncodedText, encode, from_ids
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mpt_bayes.errors import ModelError, MptBayesWarning
+from mpt_bayes.lm.linear import OneDnnLinear
 from mpt_bayes.lm.text import EncodedText, encode
 
 
@@ -130,11 +131,11 @@ class MaskedLM:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluation mode and no gradients inside; every submodule's own mode is put back after."""
+        """Evaluation mode, no gradients, fast linear layers inside; every submodule's own mode is put back after."""
         training = [m for m in self.module.modules() if m.training]
         self.module.eval()
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), OneDnnLinear():
                 yield
         finally:
             for m in training:

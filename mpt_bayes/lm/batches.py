@@ -38,7 +38,7 @@ class Budget:
     @classmethod
     def for_device(cls, device: torch.device, rows: int | None = None) -> Budget:
         """Enough to keep the device busy: more on an accelerator than on a CPU."""
-        return cls(tokens=4096, rows=rows) if device.type == "cpu" else cls(tokens=2**16, logits=2**28, rows=rows)
+        return cls(tokens=2048, rows=rows) if device.type == "cpu" else cls(tokens=2**16, logits=2**28, rows=rows)
 
 
 @dataclass(frozen=True, eq=False)

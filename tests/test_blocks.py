@@ -48,7 +48,9 @@ def test_every_group_is_unbiased_for_its_sizes(dim, bins):
         assert sum(p * value for p, value in outcomes(estimate)) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(("dim", "lowest", "highest", "count"), [(107, 1, 106, 106), (108, 2, 107, 31), (20, 1, 20, 6)])
+@pytest.mark.parametrize(
+    ("dim", "lowest", "highest", "count"), [(107, 1, 106, 106), (108, 2, 107, 31), (20, 1, 20, 20)]
+)
 def test_masks_of_an_order_show_or_hide_disjoint_blocks(dim, lowest, highest, count):
     bins = SizeBins(lowest, highest, count)
     blocks = BlockedBins(bins, dim)
@@ -67,6 +69,7 @@ def test_groups_near_the_ends_use_most_of_an_order():
     groups = BlockedBins(SizeBins(1, 106, 106), 107).groups
     assert next(group.bins for group in groups if not group.shows) == tuple(range(14))
     assert next(group.bins for group in groups if group.shows) == tuple(range(105, 91, -1))
+    assert all(len(group.bins) == 1 for group in BlockedBins(SizeBins(1, 106, 7), 107).groups)
 
 
 def test_neyman_with_prices_spends_what_it_has():
@@ -81,8 +84,8 @@ def test_neyman_with_prices_spends_what_it_has():
 
 def test_what_visible_coordinates_add_up_to_nearly_cancels():
     """Scores additive in what is visible: an order's masks together vary far less than as many independent ones."""
-    worth = torch.rand(60, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    blocks = BlockedBins(SizeBins(1, 59, 59), 60)
+    worth = torch.rand(107, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    blocks = BlockedBins(SizeBins(1, 106, 106), 107)
     counts = torch.zeros(len(blocks.groups), dtype=torch.int64)
     (showing, group), *_ = [(g, group) for g, group in enumerate(blocks.groups) if group.shows]
     counts[showing] = 400

@@ -105,13 +105,16 @@ class BlockedMasks:
 
 
 def _packed(lengths: Sequence[int], room: int) -> list[list[int]]:
-    """Consecutive places, as many together as fit in the room, one at least."""
+    """Consecutive places, as many together as fit in the room and are of similar length, one at least.
+
+    A group has as many masks of each of its bins: bins that want very different numbers are better apart.
+    """
     parts: list[list[int]] = []
-    used = room + 1
+    used, shortest = room + 1, 0
     for place, length in enumerate(lengths):
-        if used + length > room:
+        if used + length > room or length - shortest > max(2, room / 8):
             parts.append([])
-            used = 0
+            used, shortest = 0, length
         parts[-1].append(place)
         used += length
     return parts

@@ -139,7 +139,10 @@ def test_figures_and_tables_are_made_from_finished_studies(study, tmp_path, caps
         pretraining.pretrain(config, tmp_path / "runs" / name)
     figures = tmp_path / "figures"
     figures.mkdir()
-    script("figures").main(str(tmp_path / "runs"), str(figures))
+    script("figures").main(str(tmp_path / "runs"), str(figures), str(tmp_path / "results"))
+    kept = json.loads((tmp_path / "results" / "hmm_laws.json").read_text())
+    assert [run["run"] for run in kept] == ["uniform"]
+    assert [row["step"] for row in kept[0]["evaluations"]] == [0, 3, 6]
     drawn = {path.name for path in figures.iterdir()}
     assert drawn == {f"language_{name}.png" for name in ("share", "training", "flops", "sequences")}
     printed = capsys.readouterr().out

@@ -6,16 +6,17 @@ done
 for seed in 1 2; do  # the comparison of architectures is repeated with other weights, examples and masks
     mpt-bayes lm pretrain experiments/pretraining/hmm_architectures.toml --seed $seed --out runs/hmm_architectures_$seed
 done
-python experiments/pretraining/figures.py runs docs/figures
+python experiments/pretraining/figures.py runs docs/figures experiments/pretraining/results
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -180,8 +181,26 @@ def plot_sequences(run: RunFolder, *, count: int = 64, orders: int = 8) -> Axes:
     return ax
 
 
-def main(source: str, target: str) -> None:
-    """Draw what there is."""
+def record(study: dict[str, RunFolder]) -> list[dict[str, Any]]:
+    """JSON-ready: every run's area and cost, paired difference, curves, and evaluations over training."""
+    kept = ("step", "flops", "seconds", "total", "total_standard_error", "share", "share_standard_error")
+    return [
+        {
+            **run.row,
+            "measured_over_formula": run.result.get("measured_over_formula"),
+            "curve": run.scores.curve.round(4).tolist(),
+            "difference_by_size": run.difference.curve.round(4).tolist(),
+            "difference_by_size_standard_errors": run.difference.curve_standard_errors.round(4).tolist(),
+            "evaluations": [
+                {key: row[key] for key in kept if key in row} for row in study[run.name].rows("evaluation")
+            ],
+        }
+        for run in compared(study)
+    ]
+
+
+def main(source: str, target: str, results: str | None = None) -> None:
+    """Draw what there is, print the tables, and keep the numbers as JSON in the folder `results` if there is one."""
     studies = finished(Path(source))
     laws, text = studies.get("hmm_laws", {}), studies.get("text", {})
     seeds = [runs for name, runs in studies.items() if name.startswith("hmm_architectures")]
@@ -195,7 +214,7 @@ def main(source: str, target: str) -> None:
         "language_flops": (bool(seeds), lambda: plot_evidence_per_flop(seeds)),
         "language_sequences": ("uniform" in laws, lambda: plot_sequences(laws["uniform"])),
         "text_training": (bool(text), lambda: plot_training(text)),
-        "text_curve": ("uniform" in text, lambda: plot_curve_over_training(text["uniform"])),
+        "text_curve": ("fixed_40" in text, lambda: plot_curve_over_training(text["fixed_40"])),
         "text_laws": (len(text) > 1, lambda: plot_differences_by_size(compared(text))),
     }
     for name, (there, draw) in drawings.items():
@@ -204,6 +223,9 @@ def main(source: str, target: str) -> None:
     for name, runs in studies.items():
         if runs:
             print(f"\n{name}\n\n{table(runs)}")
+            if results is not None:
+                Path(results).mkdir(exist_ok=True)
+                (Path(results) / f"{name}.json").write_text(json.dumps(record(runs), indent=1) + "\n")
     if laws:
         print(f"\n{shares(laws)}")
     if seeds:
@@ -211,4 +233,4 @@ def main(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

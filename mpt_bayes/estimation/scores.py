@@ -63,7 +63,9 @@ def tally_orders(model: HasOrderCurve | HasOrderTotals, x: Tensor, batch: OrderB
         if per_row and result.per_row is not None:
             rows += check_finite(result.per_row).to(torch.float64) * (len(orders) / n)
     if not bool(totals.isfinite().all()):
-        raise DataError("a score is not finite: pass per_row=True to find the row, and check it and the model")
+        if not per_row:
+            return tally_orders(model, x, batch, per_row=True)  # which names the row
+        raise DataError("a sum of finite scores over rows is not finite: scale the data or the model")
     return Tally.of_orders(totals, batch.cluster, rows.cpu())
 
 

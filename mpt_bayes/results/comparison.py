@@ -59,7 +59,7 @@ class Comparison:
         return "no SE" if self.cumulative_score.standard_error is None else "exact"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: both totals, per datum, the difference and the curve."""
+        """JSON-ready: both totals, per datum, the curve, and in `note` why an error of either is null."""
         n = self.cumulative_score.n_data
         return {
             "schema_version": SCHEMA_VERSION,
@@ -82,6 +82,7 @@ class Comparison:
             "n_data": n,
             "n_evaluations": self.cumulative_score.n_evaluations,
             "data_digest": self.cumulative_score.data_digest,
+            "note": "; ".join(filter(None, (self.cumulative_score.note, self.curve.note))),
         }
 
     def to_dataframe(self) -> pd.DataFrame:

@@ -114,6 +114,8 @@ class ScoreCurve:
         if checked_count(size, "size") > len(self.scores):
             raise ArgumentError(f"size is {size}: expected 1..{len(self.scores)}")
         value, error, free = (float(column[size - 1]) for column in columns)
+        alone = math.isnan(error) and self.total.standard_error is not None
+        own = f"size {size} has one mask and so no standard error of its own" if alone else ""
         return replace(
             self.total,
             value=value,
@@ -122,7 +124,7 @@ class ScoreCurve:
             estimand=estimand + PER_DATUM * self.total.is_per_datum,
             per_row=None,
             inner_standard_error=None if inner is None else float(inner[size - 1]),
-            note=self.total.note or "per-row values are kept for the total only",
+            note="; ".join(filter(None, (own, self.total.note or "per-row values are kept for the total only"))),
         )
 
     def to_dict(self) -> dict[str, Any]:

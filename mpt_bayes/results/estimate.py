@@ -124,6 +124,8 @@ class Estimate:
         frees = [e.degrees_of_freedom for e in (self, other)]
         inner = [e.inner_standard_error for e in (self, other) if e.inner_standard_error is not None]
         both_rows = self.per_row is not None and other.per_row is not None
+        reasons = ["the two share their masks: compare them pairwise for a standard error"] if shared else []
+        reasons += [e.note for e in (self, other) if e.standard_error is None or e.per_row is None]
         return Estimate(
             value=self.value - other.value,
             standard_error=math.sqrt(sum(variances)) if known else None,
@@ -136,7 +138,7 @@ class Estimate:
             data_digest=self.data_digest,
             per_row=self.per_row - other.per_row if both_rows else None,  # type: ignore[operator]
             inner_standard_error=sum(inner) if inner else None,
-            note="the two share their masks: compare them pairwise for a standard error" if shared else "",
+            note="; ".join(dict.fromkeys(reasons)),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -39,6 +39,18 @@ def checked_tensor(x: Any, name: str = "x") -> Tensor:
     return x
 
 
+def checked_rows(x: Any, name: str = "x") -> Tensor:
+    """A tensor that has rows; the model's own door names every other fault of its shape.
+
+    Raises:
+        DataError: as `checked_tensor`, or a single number.
+    """
+    rows = checked_tensor(x, name)
+    if rows.ndim == 0:
+        raise DataError(f"{name} is a single number: expected rows, (N, D); for one datum pass {name}.reshape(1, -1)")
+    return rows
+
+
 def check_tensors(**values: Any) -> None:
     """Every one of the named values is a tensor of real numbers.
 

@@ -1,11 +1,14 @@
 """What a newcomer passes by mistake: arrays for tensors, a number for a generator, a class for a model."""
 
+import inspect
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 import mpt_bayes as mb
+from mpt_bayes import estimation
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models import PPCA, Gaussian, GaussianProcess, Mixture, fit_hidden_markov
 
@@ -13,15 +16,52 @@ MODEL = Gaussian(torch.zeros(3), torch.eye(3) + 0.5)
 X = torch.tensor(np.random.default_rng(0).normal(size=(12, 3)))
 
 
+ESTIMATORS = {
+    "attribution": mb.attribution,
+    "chain_rule": mb.chain_rule,
+    "compare": mb.compare,
+    "compare_models": lambda model, x: mb.compare_models({"it": model}, x),
+    "convergence": mb.convergence,
+    "cumulative_score": mb.cumulative_score,
+    "log_marginal_likelihood": mb.log_marginal_likelihood,
+    "masked_score": lambda model, x: mb.masked_score(model, x, rate=0.5),
+    "plan": mb.plan,
+    "score_curve": mb.score_curve,
+    "score_difference": lambda model, x: mb.score_difference(MODEL, model, x),
+    "sweep": lambda model, x: mb.sweep(model, x, [0.5]),
+    "verify": mb.verify,
+}
+every_estimator = pytest.mark.parametrize("estimate", ESTIMATORS.values(), ids=ESTIMATORS)
+
+
+def test_every_estimator_is_here():
+    assert set(ESTIMATORS) == {name for name in estimation.__all__ if inspect.isfunction(getattr(estimation, name))}
+
+
+@every_estimator
+@pytest.mark.parametrize("make", [np.asarray, torch.Tensor.tolist, lambda x: pd.DataFrame(x.numpy()), lambda x: 3])
+def test_data_that_are_no_tensor_are_named_by_every_estimator(estimate, make):
+    with pytest.raises(DataError, match=r"x is a \w+: pass a tensor"):
+        estimate(MODEL, make(X))
+
+
+@every_estimator
+def test_a_single_number_is_no_table(estimate):
+    with pytest.raises(DataError, match=r"x is a single number: expected rows"):
+        estimate(MODEL, torch.tensor(1.0))
+
+
+@every_estimator
+def test_what_is_no_model_is_named(estimate):
+    for model, words in [(Gaussian, "the class Gaussian"), (None, "a NoneType"), (torch.nn.Linear(3, 3), "a Linear")]:
+        with pytest.raises(ArgumentError, match=rf"(model|second|models\['it'\]) is {words}: expected an instance"):
+            estimate(model, X)
+
+
 @pytest.mark.parametrize("make", [np.asarray, torch.Tensor.tolist, lambda x: pd.DataFrame(x.numpy())])
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: mb.compare(MODEL, x),
-        lambda x: mb.log_marginal_likelihood(MODEL, x),
-        lambda x: mb.attribution(MODEL, x),
-        lambda x: mb.sweep(MODEL, x, [0.5]),
-        lambda x: mb.verify(MODEL, x),
         lambda x: PPCA(latent_dim=1).fit(x),
         lambda x: Mixture.fit(x, "gaussian", 2),
         lambda x: fit_hidden_markov(x, "gaussian", 2),
@@ -45,9 +85,6 @@ def test_arguments_of_another_kind_are_named():
     ]:
         with pytest.raises(ArgumentError, match=words):
             mb.compare(MODEL, X, **arguments)
-    for model, words in [(Gaussian, "the class Gaussian"), (None, "a NoneType"), (torch.nn.Linear(3, 3), "a Linear")]:
-        with pytest.raises(ArgumentError, match=f"model is {words}"):
-            mb.compare(model, X)
     with pytest.raises(ArgumentError, match=r"n_orders is 2.5: expected an integer"):
         mb.masks.RandomOrders(2.5)
     with pytest.raises(ArgumentError, match=r"rates is 0.15: expected a list"):

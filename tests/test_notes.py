@@ -42,7 +42,8 @@ def test_a_size_with_one_mask_says_that_it_is_the_size():
 
 def test_a_comparison_in_json_says_why_an_error_is_null():
     assert mb.compare(MODEL, X, design=RandomOrders(1)).to_dict()["note"].startswith(FEW)
-    assert "one mask" in mb.compare(MODEL, X, design=UniformSize(5)).to_dict()["note"]
+    wide = Gaussian(torch.zeros(8), torch.eye(8) + 0.5)
+    assert "one mask" in mb.compare(wide, torch.ones(2, 8), design=UniformSize(12)).to_dict()["note"]
     assert mb.compare(MODEL, X).to_dict()["note"] == ""
 
 

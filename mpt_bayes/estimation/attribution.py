@@ -11,7 +11,7 @@ from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.chain import chain_log_probs
 from mpt_bayes.estimation.enumeration import subset_log_probs
 from mpt_bayes.estimation.inner import inner_variances
-from mpt_bayes.estimation.missing import ObservedPart, observed_parts
+from mpt_bayes.estimation.missing import ObservedPart, check_doors, observed_parts
 from mpt_bayes.masks import Exhaustive, MaskDesign, OrderBatch, OrderDesign, RandomOrders
 from mpt_bayes.models.base import ConditionalModel, JointModel, is_made_of_draws
 from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial
@@ -52,6 +52,7 @@ def attribution(
         >>> mb.attribution(model, torch.tensor([[0.0, 2.0]])).shares.round(4)
         array([[-0.9189, -2.9189]])
     """
+    check_doors(model, x)
     small = isinstance(model, JointModel) and model.dim <= EXACT_UP_TO
     chosen = design or (Exhaustive() if small else RandomOrders(64))
     if not isinstance(chosen, Exhaustive | OrderDesign):
@@ -99,15 +100,7 @@ def _exact_shares(part: ObservedPart, design: Exhaustive) -> Tensor:
         raise ArgumentError("a model without marginals has no subsets to enumerate: use RandomOrders(64)")
     dim = part.model.dim
     design.check_budget(dim)
-    log_prob = subset_log_probs(part.model, part.x)
-    subsets = all_subsets(dim).to(part.x.device)
-    weight_of_size = (-log_binomial(dim - 1)).exp() / dim  # |A|! (D-|A|-1)! / D!
-    shares = log_prob.new_empty(len(part.x), dim)
-    for j in range(dim):
-        without = (~subsets[:, j]).nonzero()[:, 0]
-        weight = weight_of_size.to(part.x.device)[subsets[without].sum(1)]
-        shares[:, j] = (log_prob[:, without + 2**j] - log_prob[:, without]) @ weight
-    return shares
+    return subset_log_probs(part.model, part.x) @ _all_differences(dim)[1].to(part.x.device)
 
 
 def _inner_errors(part: ObservedPart, subsets: Tensor, weight: Tensor) -> Tensor:
@@ -119,7 +112,7 @@ def _inner_errors(part: ObservedPart, subsets: Tensor, weight: Tensor) -> Tensor
 def _all_differences(dim: int) -> tuple[Tensor, Tensor]:
     """All (2^D, D) subsets, and the (2^D, D) weights with which their log-probabilities make up the exact shares."""
     subsets = all_subsets(dim)
-    weight_of_size = (-log_binomial(dim - 1)).exp() / dim
+    weight_of_size = (-log_binomial(dim - 1)).exp() / dim  # |A|! (D-|A|-1)! / D!
     size = subsets.sum(1, keepdim=True)
     with_j = weight_of_size[(size - 1).clamp_min(0)]
     without_j = weight_of_size[size.clamp_max(dim - 1)]

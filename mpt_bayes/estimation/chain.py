@@ -8,7 +8,7 @@ from torch import Tensor
 from mpt_bayes.checks import Missing, checked_count
 from mpt_bayes.digest import data_digest
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
-from mpt_bayes.estimation.missing import observed_parts
+from mpt_bayes.estimation.missing import check_doors, observed_parts
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.masks import OrderBatch, RandomOrders
 from mpt_bayes.models.base import ConditionalModel
@@ -47,6 +47,7 @@ def chain_rule(
         >>> walk.spread < 1e-12, abs(walk.value - walk.log_marginal_likelihood) < 1e-12
         (True, True)
     """
+    check_doors(model, x)
     seed = seed_from(generator)
     sums = torch.zeros(len(x), checked_count(n_orders, "n_orders"), dtype=torch.float64)
     n_evaluations = 0

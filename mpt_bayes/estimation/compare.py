@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, checked_tensor
+from mpt_bayes.checks import Missing
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.curve import score_curve
 from mpt_bayes.estimation.inner import inner_standard_error
-from mpt_bayes.estimation.missing import observed_parts
+from mpt_bayes.estimation.missing import check_doors, observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import MaskDesign
 from mpt_bayes.models.base import ConditionalModel, JointModel
@@ -34,7 +34,7 @@ def log_marginal_likelihood(model: JointModel, x: Tensor, *, missing: Missing = 
         >>> mb.log_marginal_likelihood(model, x, missing="marginalise")
         tensor([-0.9189], dtype=torch.float64)
     """
-    checked_tensor(x)
+    check_doors(model, x)
     result = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for part in observed_parts(model, x, missing):
         if not isinstance(part.model, JointModel):

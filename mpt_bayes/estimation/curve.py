@@ -14,6 +14,7 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, EstimandError
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.budgeted import workload
+from mpt_bayes.estimation.missing import check_doors
 from mpt_bayes.estimation.realisation import run_design
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks import CUMULATIVE_SCORE, Exhaustive, FixedRate, MaskDesign
@@ -67,6 +68,7 @@ def score_curve(
         >>> curve.scores.shape, curve.total.standard_error
         ((3,), 0.0)
     """
+    check_doors(model, x)
     work = workload(
         design,
         n_evaluations=n_evaluations,
@@ -168,6 +170,7 @@ def masked_score(
         >>> mb.masked_score(model, torch.zeros(1, 4), rate=0.5, n_masks=8).estimand
         'masked score at rate 0.5'
     """
+    check_doors(model, x)
     if (rate is None) == (design is None):
         raise ArgumentError("masked_score takes a rate or a design: pass one of the two")
     design = FixedRate(rate, n_masks) if rate is not None else design

@@ -8,10 +8,11 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import check_complete
+from mpt_bayes.checks import check_complete, checked_rows
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.estimation.curve import cumulative_score
+from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.masks import MaskDesign
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, OrderTotals, is_made_of_draws
 from mpt_bayes.results import Estimate
@@ -53,6 +54,11 @@ def score_difference(
         >>> abs(estimate.value - float(exact)) < 1e-12, estimate.estimand
         (True, 'difference of cumulative score')
     """
+    for name, model in {"first": first, "second": second}.items():
+        checked_model(model, name)
+    checked_rows(x)
+    if other_x is not None:
+        checked_rows(other_x, "other_x")
     if first.dim != second.dim:
         raise ArgumentError(f"first has {first.dim} coordinates and second {second.dim}: they share no masks")
     if is_made_of_draws(first) or is_made_of_draws(second):

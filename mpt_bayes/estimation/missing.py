@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, check_infinite, checked_missing, checked_tensor, observed_patterns
+from mpt_bayes.checks import Missing, check_infinite, checked_missing, checked_rows, observed_patterns
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models.base import ConditionalModel, JointModel, restrict
 
@@ -27,21 +28,40 @@ class ObservedPart:
     key: tuple[int, ...] = ()
 
 
+def checked_model(model: Any, name: str = "model") -> ConditionalModel:
+    """A model of this library's kind, or an error that says what it is instead.
+
+    Raises:
+        ArgumentError: anything else, a class in place of its instance too.
+    """
+    if not isinstance(model, ConditionalModel):
+        found = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise ArgumentError(
+            f"{name} is {found}: expected an instance of a model of mpt_bayes.models or of your own "
+            "ConditionalModel or JointModel; a GPyTorch model becomes one by GaussianProcess(model)"
+        )
+    return model
+
+
+def check_doors(model: Any, x: Any) -> None:
+    """What every estimator asks of its two arguments before it uses either.
+
+    Raises:
+        ArgumentError: as `checked_model`.
+        DataError: as `checked_rows`.
+    """
+    checked_model(model)
+    checked_rows(x)
+
+
 def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iterator[ObservedPart]:
     """The data as parts without missing entries. Rows with nothing observed belong to no part: they contribute 0.
 
     Raises:
         DataError: `missing="marginalise"` with a model that has no joint distribution, or nothing observed at all.
-        ArgumentError: another value of `missing`, or a model that is none of this library's kind.
+        ArgumentError: another value of `missing`.
     """
     checked_missing(missing)
-    checked_tensor(x)
-    if not isinstance(model, ConditionalModel):
-        found = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
-        raise ArgumentError(
-            f"model is {found}: expected an instance of a model of mpt_bayes.models or of your own "
-            "ConditionalModel or JointModel; a GPyTorch model becomes one by GaussianProcess(model)"
-        )
     present = ~x.isnan() if x.is_floating_point() and x.ndim == 2 else torch.ones_like(x, dtype=torch.bool)
     if missing == "error" or bool(present.all()) or x.shape[1] != model.dim:
         everything = torch.arange(model.dim, device=x.device)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import check_complete
+from mpt_bayes.checks import check_complete, checked_rows
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import log_marginal_likelihood
 from mpt_bayes.estimation.curve import score_curve
 from mpt_bayes.estimation.inner import inner_error_of_masks, inner_standard_error
+from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.estimation.scores import mask_scores
 from mpt_bayes.masks import FixedRate, MaskDesign
 from mpt_bayes.models.base import ConditionalModel, JointModel
@@ -64,6 +65,11 @@ def compare_models(
         raise ArgumentError(f"models is a {type(models).__name__}: expected models by name, {{'first': model, …}}")
     if not models:
         raise ArgumentError("models is empty: give at least one, by name")
+    for name, model in models.items():
+        checked_model(model, f"models[{name!r}]")
+    checked_rows(x)
+    if test is not None:
+        checked_rows(test, "test")
     dims = {name: model.dim for name, model in models.items()}
     if len(set(dims.values())) != 1:
         raise ArgumentError(f"the models have different numbers of coordinates ({dims}): they do not share data")

@@ -19,6 +19,7 @@ from mpt_bayes.estimation.allocation import sampled_range
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.budgeted import evaluator
 from mpt_bayes.estimation.control import prior_scale
+from mpt_bayes.estimation.missing import check_doors
 from mpt_bayes.models.base import ConditionalModel
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results.estimate import SCHEMA_VERSION
@@ -130,6 +131,7 @@ def plan(model: ConditionalModel, x: Tensor, *, n_pilot: int = 300, generator: t
         >>> planned.standard_error(1000) < planned.standard_error(300)
         True
     """
+    check_doors(model, x)
     checked_count(n_pilot, "n_pilot", 24)
     check_complete(x, "plan")
     seed = seed_from(generator)

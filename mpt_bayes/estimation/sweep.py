@@ -14,6 +14,7 @@ from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.estimation.inner import inner_standard_error
+from mpt_bayes.estimation.missing import check_doors
 from mpt_bayes.estimation.realisation import part_tallies
 from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
 from mpt_bayes.models.base import ConditionalModel
@@ -53,6 +54,7 @@ def sweep(
         >>> result.sizes.tolist(), bool((abs(result.bias) < 1e-12).all())
         ([1, 2, 4], True)
     """
+    check_doors(model, x)
     if not isinstance(rates, Iterable):
         raise ArgumentError(f"rates is {rates}: expected a list, [{rates}]; masked_score takes one rate")
     if len(rates) == 0:
@@ -120,6 +122,7 @@ def convergence(
         >>> mb.convergence(model, torch.ones(1, 3), numbers=[2, 8]).values.shape
         (2,)
     """
+    check_doors(model, x)
     if not callable(design):
         raise ArgumentError(f"design is {named(design)}: expected one without its number, RandomOrders, or a function")
     if len(numbers) == 0:

@@ -14,7 +14,7 @@ from mpt_bayes.digest import data_digest
 from mpt_bayes.estimation.attribution import EXACT_UP_TO, attribution
 from mpt_bayes.estimation.chain import chain_log_probs
 from mpt_bayes.estimation.curve import cumulative_score
-from mpt_bayes.estimation.missing import ObservedPart, observed_parts
+from mpt_bayes.estimation.missing import ObservedPart, check_doors, observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import Exhaustive, RandomOrders
 from mpt_bayes.masks.subsets import uniform_masks
@@ -43,10 +43,10 @@ def verify(
 
     chain rule: Σ_t log p(x_π(t) | x_π(<t)) is the same for every order π. ratio of marginals: log p(x_j | x_R) =
     log p(x_j, x_R) - log p(x_R). identity: Σ_m S(m) = log p(x), within what 4 standard errors are to a normal variable
-    (few orders have the tails of Student's t). shares: Shapley shares
-    from the conditionals sum to log p(x). relabelling: permuting the coordinates of model, data and masks changes
-    nothing. batching: neither do the order of rows and masks, nor a row's company. hidden values: what is hidden
-    changes no prediction of another coordinate. Models without a joint are held to those that apply.
+    (few orders have the tails of Student's t). shares: Shapley shares from the conditionals sum to log p(x).
+    relabelling: permuting the coordinates of model, data and masks changes nothing. batching: neither do the order of
+    rows and masks, nor a row's company. hidden values: what is hidden changes no prediction of another coordinate.
+    Models without a joint are held to those that apply.
 
     Args:
         model, x, missing: as for `score_curve`; of data with several patterns of missing entries the largest group of
@@ -68,6 +68,7 @@ def verify(
         >>> mb.verify(model, torch.ones(4, 3))
         Verification(7 of 7 checks apply, all passed, N=4)
     """
+    check_doors(model, x)
     checked_count(n_orders, "n_orders", 2)
     checked_count(n_masks, "n_masks")
     checked_count(max_rows, "max_rows")

@@ -9,7 +9,7 @@ import torch
 
 import mpt_bayes as mb
 from mpt_bayes import estimation
-from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.errors import ArgumentError, DataError, ModelError
 from mpt_bayes.models import PPCA, Gaussian, GaussianProcess, Mixture, fit_hidden_markov
 
 MODEL = Gaussian(torch.zeros(3), torch.eye(3) + 0.5)
@@ -118,6 +118,9 @@ V, A = np.ones(3) / 3, np.eye(3)
         (lambda: Mixture.gaussian(V, A, A), "means"),
         (lambda: Mixture.bernoulli(torch.ones(3) / 3, A), "probabilities"),
         (lambda: mb.models.NormalEmission(A, A), "mean"),
+        (lambda: mb.models.NormalEmission(torch.ones(3, 3), A), "scale"),
+        (lambda: mb.models.BernoulliEmission(torch.ones(3, 3), A), "log_zero"),
+        (lambda: mb.models.CategoricalEmission(A), "log_probabilities"),
         (lambda: mb.models.ModelMixture(V, [MODEL] * 3), "weights"),
         (lambda: mb.models.DirichletCategorical(V, 3), "concentration"),
         (lambda: mb.models.restrict(MODEL, V), "keep"),
@@ -195,3 +198,13 @@ def test_row_25_what_cannot_marginalise_does_not_say_it_can(call, words):
     x[4, 1] = torch.nan
     with pytest.raises(DataError, match=words):
         call(x)
+
+
+def test_two_tables_of_one_coin_agree():
+    half = torch.full((2, 3), 0.5).log()
+    with pytest.raises(ModelError, match=r"log_zero has shape \(2, 4\): expected \(2, 3\), as log_one"):
+        mb.models.BernoulliEmission(half, torch.full((2, 4), 0.5).log())
+    with pytest.raises(ModelError, match=r"exp\(log_one\) \+ exp\(log_zero\) is not 1 everywhere"):
+        mb.models.BernoulliEmission(half, half - 1)
+    sure = torch.zeros(2, 3)
+    assert bool(mb.models.BernoulliEmission(sure, sure.log()).log_prob(torch.ones(1, 3)).eq(0).all())

@@ -111,6 +111,12 @@ def test_logistic_factors_equal_the_quadrature_model():
     expected = mb.models.LatentQuadrature.bernoulli(lambda z: z @ loading.T + bias, 2, n_nodes=200)
     torch.testing.assert_close(model.log_marginal_likelihood(x), expected.log_marginal_likelihood(x), atol=1e-7, rtol=0)
     assert float(model.quadrature_error(x).max()) < 1e-6
+    keep = torch.tensor([4, 0, 2])
+    part = model.restrict(keep).restrict(torch.tensor([2, 0]))
+    again = model.restrict(keep[[2, 0]])
+    error = part.quadrature_error(x[:, [2, 4]])
+    torch.testing.assert_close(error, again.quadrature_error(x[:, [2, 4]]), rtol=0, atol=1e-14)
+    assert float(error.max()) < 1e-6
     assert_identity(model, x)
 
 

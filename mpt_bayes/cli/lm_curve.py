@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import typer
 from rich.table import Table
 
@@ -14,6 +14,9 @@ from mpt_bayes.cli import options, output
 from mpt_bayes.lm.twin import TwinCurves, twin_curves
 from mpt_bayes.plots import plot_twin_curves
 from mpt_bayes.report import number_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Bins = Annotated[int, typer.Option(help="Bins of the mask rate.", min=1)]
 
@@ -77,7 +80,7 @@ def _report(result: TwinCurves, bins: int) -> Table:
 
 
 def _cell(row: pd.Series) -> str:
-    return "none" if pd.isna(row.score) else f"{row.score:.3f} ± {row.standard_error:.2g}"
+    return "none" if math.isnan(row.score) else f"{row.score:.3f} ± {row.standard_error:.2g}"
 
 
 def _area(result: lm.CorpusScore) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.loading import random_twin
@@ -15,6 +13,9 @@ from mpt_bayes.lm.rows import Text
 from mpt_bayes.lm.scoring import score_alike
 from mpt_bayes.results import Estimate
 from mpt_bayes.results.estimate import finite_or_none
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,6 +85,7 @@ class NormalEmission(FittedEmission):
 
     def __init__(self, mean: Tensor, scale: Tensor) -> None:
         _check_matrix(mean, "mean")
+        checked_tensor(scale, "scale")
         if scale.shape != mean.shape or not bool((scale > 0).all()):
             raise ModelError(f"scale must be positive and of shape {tuple(mean.shape)}, like mean")
         self.mean, self.scale = mean, scale
@@ -138,6 +139,11 @@ class BernoulliEmission(FittedEmission):
 
     def __init__(self, log_one: Tensor, log_zero: Tensor) -> None:
         _check_matrix(log_one, "log_one")
+        if checked_tensor(log_zero, "log_zero").shape != log_one.shape:
+            raise ModelError(f"log_zero has shape {tuple(log_zero.shape)}: expected {tuple(log_one.shape)}, as log_one")
+        off = float(torch.logaddexp(log_one, log_zero).detach().abs().max())
+        if not off < 1e-6:
+            raise ModelError(f"exp(log_one) + exp(log_zero) is not 1 everywhere (log of the sum {off:.3g})")
         self.log_one, self.log_zero = log_one, log_zero
 
     @classmethod
@@ -194,7 +200,7 @@ class CategoricalEmission(FittedEmission):
     """
 
     def __init__(self, log_probabilities: Tensor) -> None:
-        if log_probabilities.ndim != 3:
+        if checked_tensor(log_probabilities, "log_probabilities").ndim != 3:
             raise ModelError(f"log_probabilities has shape {tuple(log_probabilities.shape)}: expected (K, D, A)")
         off = float((log_probabilities.logsumexp(2)).abs().max())
         if not off < 1e-6:

@@ -102,6 +102,7 @@ class PyroModel(JointModel):
         self._plan = plan_for(self._outer, **self._options)  # type: ignore[arg-type]
         self._states = states_of(self._program, self._outer, self._plan)
         self.model = self._built()
+        self._keep = torch.arange(self.model.dim, device=self.model.device)
 
     @property
     def dim(self) -> int:
@@ -138,7 +139,7 @@ class PyroModel(JointModel):
     def restrict(self, keep: Tensor) -> Self:
         """The marginal over coordinates `keep`."""
         part = copy.copy(self)
-        part.model = restrict(self.model, keep)
+        part.model, part._keep = restrict(self.model, keep), self._keep[keep]
         return part
 
     def quadrature_error(self, x: Tensor) -> Tensor:
@@ -150,7 +151,7 @@ class PyroModel(JointModel):
         finer = copy.copy(self)
         finer._plan = plan_for(self._outer, **(self._options | {"n_nodes": 3 * self._plan.n_nodes // 2}))  # type: ignore[arg-type]
         finer._states = states_of(self._program, self._outer, finer._plan)
-        return (finer._built().log_marginal_likelihood(x) - self.log_marginal_likelihood(x)).abs()
+        return (restrict(finer._built(), self._keep).log_marginal_likelihood(x) - self.log_marginal_likelihood(x)).abs()
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
         """(J, N, K) derivative of Σ_p weight_pj s(M_p) in the log weights of the draws."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +16,6 @@ from mpt_bayes.report import number_table
 Variant = Annotated[
     lm.Variant | None, typer.Option("--variant", help="Instead of the score: this pseudo-log-likelihood.")
 ]
-ParquetTo = Annotated[Path | None, typer.Option("--parquet", help="Write the table, one row a text.", metavar="FILE")]
 SHOWN = 20
 
 
@@ -40,7 +38,7 @@ def score(
     trust_remote_code: choices.RemoteCode = False,
     store: choices.Store = None,
     json: options.JsonTo = None,
-    parquet: ParquetTo = None,
+    parquet: options.ParquetTo = None,
 ) -> None:
     """The score of each text and of all together, with standard errors: a table, JSON, Parquet."""
     texts = choices.texts_from(text, input, column, prompt_column)

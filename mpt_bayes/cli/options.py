@@ -65,9 +65,18 @@ def _figure_file(target: Path | None) -> Path | None:
     return target
 
 
+def _table_file(target: Path | None) -> Path | None:
+    _writable(None if target is None else str(target))
+    return target
+
+
 FIGURE_FORMATS = (".png", ".pdf", ".svg")
 JsonTo = Annotated[
     str | None, typer.Option("--json", help="Write JSON to a file, or to standard output with -.", callback=_writable)
+]
+ParquetTo = Annotated[
+    Path | None,
+    typer.Option("--parquet", help="Write the table to a Parquet file.", metavar="FILE", callback=_table_file),
 ]
 PlotTo = Annotated[Path | None, typer.Option("--plot", help="Write a figure (PNG, PDF or SVG).", callback=_figure_file)]
 

@@ -37,13 +37,14 @@ def load(
         revision: branch, tag or commit on the hub.
 
     Raises:
-        ModelError: a causal model, a tokenizer without a mask token, a head that was not in the checkpoint.
+        ArgumentError: a model object (see `adapt`).
+        ModelError: no such folder, a causal model, a tokenizer without a mask token, a head not in the checkpoint.
     """
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     import mpt_bayes.lm.architectures  # noqa: F401 - tells the Auto classes of this library's own model types
 
-    source = str(name_or_path)
+    source = _source(name_or_path)
     options = {"trust_remote_code": trust_remote_code, "revision": revision}
     try:
         with quiet():
@@ -74,8 +75,13 @@ def adapt(module: nn.Module, tokenizer: Any, *, name: str = "") -> MaskedLM:
     """A Hugging Face masked LM that is already in memory, with its tokenizer; checked like one that is loaded.
 
     Raises:
-        ModelError: no mask token, a decoder, fewer predictions than the tokenizer has tokens.
+        ArgumentError: something that is no torch module, such as a pipeline.
+        ModelError: no mask token, a causal model, a decoder, fewer predictions than the tokenizer has tokens.
     """
+    if not isinstance(module, nn.Module):
+        raise ArgumentError(
+            f"adapt takes a model and its tokenizer, not a {type(module).__name__}: a pipeline has both"
+        )
     name = name or type(module).__name__
     if getattr(tokenizer, "mask_token_id", None) is None:
         raise ModelError(
@@ -85,6 +91,10 @@ def adapt(module: nn.Module, tokenizer: Any, *, name: str = "") -> MaskedLM:
     if getattr(config, "is_decoder", False):
         raise ModelError(
             f"{name} is set up as a decoder (config.is_decoder): its hidden tokens see only what is before"
+        )
+    if _is_causal(module):
+        raise ModelError(
+            f"{name} is a {type(module).__name__}, a causal model: masked scores need a model trained to fill in masks"
         )
     embedded = _n_embedded(module)
     if embedded is not None and tokenizer.mask_token_id >= embedded:
@@ -191,6 +201,28 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
+
+
+def _source(name_or_path: str | Path) -> str:
+    """A name on the hub, or a folder that is there."""
+    if not isinstance(name_or_path, str | Path):
+        raise ArgumentError(
+            f"load takes a name or a folder, not a {type(name_or_path).__name__}: a model in memory goes through "
+            "adapt(model, tokenizer)"
+        )
+    meant_as_path = isinstance(name_or_path, Path) or name_or_path.startswith((".", "/", "~"))
+    source = Path(name_or_path).expanduser()
+    if meant_as_path and not source.is_dir():
+        raise ModelError(f"there is no folder {str(name_or_path)!r}: a model is a folder written by save_pretrained")
+    return str(source) if meant_as_path else str(name_or_path)
+
+
+def _is_causal(module: nn.Module) -> bool:
+    """A class that transformers lists for causal models and not for masked ones, or one made from it."""
+    from transformers.models.auto import modeling_auto as auto
+
+    causal = set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()) - set(auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
+    return any(kind.__name__ in causal for kind in type(module).__mro__)
 
 
 def _n_embedded(module: Any) -> int | None:

@@ -36,10 +36,16 @@ def read_texts(path: str | Path, *, column: str = "text", prompt_column: str | N
 
     Raises:
         ArgumentError: no such file, another suffix, prompts from a file of lines or sequences.
-        DataError: a field that is not there, is not text, or a file that cannot be read; the row is named.
+        DataError: no texts, a field that is not there or is not text (row named), a file that cannot be read.
         DependencyError: a folder, without the package `datasets`.
     """
-    path = Path(path)
+    texts = _read(Path(path), column, prompt_column)
+    if not len(texts):
+        raise DataError(f"{Path(path).name} holds no texts")
+    return texts
+
+
+def _read(path: Path, column: str, prompt_column: str | None) -> Texts:
     if not path.exists():
         raise ArgumentError(f"there is no file {str(path)!r}: check the path")
     if path.is_dir():

@@ -118,6 +118,8 @@ def load(name: str | PathLike[str]) -> Dataset:
         >>> load("iris").x.shape
         torch.Size([150, 4])
     """
+    if not isinstance(name, str | PathLike):
+        raise ArgumentError(f"name is {name!r}: expected the name of a data set, or the path of a file")
     if isinstance(name, str) and name in CATALOGUE:
         return _from_package(name, CATALOGUE[name])
     path = Path(name)

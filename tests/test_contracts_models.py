@@ -1,6 +1,9 @@
 """What every model promises, checked on an example of every concrete model the package defines."""
 
+import importlib
+import inspect
 import math
+import pkgutil
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ from model_examples import EXAMPLES, concrete_models
 
 import mpt_bayes as mb
 from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.estimation import difference
 from mpt_bayes.models import HasExactCurve, HasOrderCurve, JointModel, restrict
 from mpt_bayes.numerics.combinatorics import all_subsets
 
@@ -27,6 +31,22 @@ def test_every_concrete_model_has_an_example():
 @pytest.mark.parametrize("kind", concrete_models(), ids=lambda kind: kind.__name__)
 def test_concrete_models_are_final(kind):
     assert getattr(kind, "__final__", False), f"{kind.__name__} is concrete: mark it @final"
+
+
+def test_concrete_designs_policies_and_laws_are_final():
+    modules = [
+        importlib.import_module(found.name) for found in pkgutil.iter_modules(mb.masks.__path__, "mpt_bayes.masks.")
+    ]
+    kinds = {kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass)}
+    ours = {kind for kind in kinds if kind.__module__.startswith("mpt_bayes.masks.") and not inspect.isabstract(kind)}
+    assert mb.masks.RandomOrders in ours
+    assert [kind.__name__ for kind in ours if not getattr(kind, "__final__", False)] == []
+
+
+def test_pairs_are_abstract_or_final():
+    for name, kind in inspect.getmembers(difference, inspect.isclass):
+        if kind.__module__ == difference.__name__:
+            assert inspect.isabstract(kind) != getattr(kind, "__final__", False), name
 
 
 def changed(x, column):

@@ -106,7 +106,7 @@ class _Pair(ConditionalModel):
     def device(self) -> torch.device:
         return self._first.device
 
-    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+    def _masked(self, x: Tensor, hidden: Tensor) -> Tensor:
         return self._first.masked_log_prob(x, hidden) - self._second.masked_log_prob(self._beside(x), hidden)
 
     def _beside(self, x: Tensor) -> Tensor:
@@ -118,10 +118,16 @@ class _Pair(ConditionalModel):
 class _Difference(_Pair):
     """Mask by mask."""
 
+    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+        return self._masked(x, hidden)
+
 
 @final
 class _OrderDifference(_Pair):
     """By whole orders, where both models have a fast path."""
+
+    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+        return self._masked(x, hidden)
 
     def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
         assert isinstance(self._first, HasOrderCurve)
@@ -132,6 +138,9 @@ class _OrderDifference(_Pair):
 @final
 class _TotalsDifference(_Pair):
     """By whole orders summed over rows."""
+
+    def masked_log_prob(self, x: Tensor, hidden: Tensor) -> Tensor:
+        return self._masked(x, hidden)
 
     def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
         assert isinstance(self._first, HasOrderTotals)

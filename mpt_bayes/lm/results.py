@@ -168,7 +168,8 @@ class CorpusScore:
         }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row a text given: row, name, n_tokens, total, standard_error, mean_nats_per_token, reason."""
+        """One row a text given: row, name, n_tokens, total, standard_error, mean_nats_per_token, perplexity_per_token,
+        reason."""
         import pandas as pd
 
         records = []

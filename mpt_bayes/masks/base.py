@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, final
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ ENUMERATED: Final = -1
 """Stratum of masks that are taken completely: they add nothing to the sampling variance."""
 
 
+@final
 @dataclass(frozen=True)
 class Sampling:
     """How masks were sampled: all that sums and standard errors have to know, whatever the masks are.
@@ -57,6 +58,7 @@ class Sampling:
         return float(weight.sum() ** 2 / weight.square().sum())
 
 
+@final
 @dataclass(frozen=True)
 class MaskBatch:
     """Masks with how they were sampled.
@@ -91,6 +93,7 @@ class MaskBatch:
         return len(self.hidden)
 
 
+@final
 @dataclass(frozen=True)
 class OrderBatch:
     """Orders of the coordinates, each standing for D nested masks, one of every size.

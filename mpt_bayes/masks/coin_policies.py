@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from mpt_bayes.masks.policy import MaskPolicy, until_not_empty, without_empty
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class CoordinatePolicy(MaskPolicy):
     """Coordinates hidden independently, each with its own probability; an empty draw is drawn again.
@@ -60,6 +62,7 @@ class CoordinatePolicy(MaskPolicy):
         return torch.tensor(self.probabilities, dtype=torch.float64)
 
 
+@final
 @dataclass(frozen=True)
 class SpanPolicy(MaskPolicy):
     """Spans of geometric length: a stationary two-state Markov chain along the sequence, in which a hidden span lasts
@@ -128,6 +131,7 @@ class SpanPolicy(MaskPolicy):
         return self.rate / ((1 - self.rate) * self.mean_length)
 
 
+@final
 @dataclass(frozen=True)
 class WordPolicy(MaskPolicy):
     """Whole words: coordinates with one number are hidden together, each word with probability `rate`; an empty draw

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import final
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class EnumeratedEnds(CumulativeDesign):
     """`masks_per_size` distinct masks of every size, all of them where there are no more than that.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import torch
 
@@ -12,6 +13,7 @@ from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class Exhaustive(CumulativeDesign):
     """All non-empty masks, each with weight 1 / C(D, |M|): the definition of Σ_m S(m).

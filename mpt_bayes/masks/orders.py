@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from mpt_bayes.masks.base import OrderBatch, OrderDesign
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class RandomOrders(OrderDesign):
     """`n_orders` independent uniform orders; each gives one mask of every size, nested.
@@ -38,6 +40,7 @@ class RandomOrders(OrderDesign):
         )
 
 
+@final
 @dataclass(frozen=True)
 class AntitheticOrders(OrderDesign):
     """`n_orders` orders in pairs, an order and its reverse.
@@ -69,6 +72,7 @@ class AntitheticOrders(OrderDesign):
         )
 
 
+@final
 @dataclass(frozen=True)
 class CyclicOrders(OrderDesign):
     """`n_cycles` independent orders, each with `rotations` evenly spaced rotations of itself.

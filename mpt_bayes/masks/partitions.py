@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from mpt_bayes.masks.orders import spaced
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class Partitions(CumulativeDesign):
     """For every size m, `n_partitions` independent random partitions into ceil(D/m) masks of m coordinates.
@@ -37,6 +39,7 @@ class Partitions(CumulativeDesign):
         return _windows(starts, dim, self.n_partitions, stream)
 
 
+@final
 @dataclass(frozen=True)
 class CyclicWindows(CumulativeDesign):
     """For every size m, `n_cycles` random circles of the coordinates with `windows` evenly spaced windows of length m.

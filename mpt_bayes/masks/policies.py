@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from mpt_bayes.numerics.combinatorics import log_binomial
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class TopKPolicy(MaskPolicy):
     """Always the k coordinates of highest score (loss, gradient, attention …): one mask, so alone it estimates its own
@@ -55,6 +57,7 @@ class TopKPolicy(MaskPolicy):
         return dim == 1
 
 
+@final
 @dataclass(frozen=True)
 class SizePolicy(MaskPolicy):
     """A size from a law, then a uniform mask of that size: π(M) = P(|M|) / C(D, |M|)."""
@@ -82,6 +85,7 @@ class SizePolicy(MaskPolicy):
         return bool((self.law.probabilities(dim) > 0).all())
 
 
+@final
 @dataclass(frozen=True)
 class CustomPolicy(MaskPolicy):
     """Any policy whose probability you know.

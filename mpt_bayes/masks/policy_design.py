@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from mpt_bayes.numerics.combinatorics import log_binomial
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class PolicyMasks(MaskDesign):
     """`n_masks` independent masks of a policy π, a share of them replaced by uniform ones as a defence.

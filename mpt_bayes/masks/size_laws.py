@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class SizeLaw(ABC):
         """(D,) probability of each size m = 1..D; over all of training where the rate changes in time."""
 
 
+@final
 @dataclass(frozen=True)
 class RateSet(SizeLaw):
     """One of a few rates, each equally likely (one rate alone: the fixed-rate law of BERT).
@@ -64,6 +66,7 @@ class RateSet(SizeLaw):
         return torch.bincount(sizes - 1, minlength=dim).to(torch.float64) / len(self.rates)
 
 
+@final
 @dataclass(frozen=True)
 class RateSchedule(SizeLaw):
     """A rate that moves from `start` to `end` while time runs from 0 to 1, in a straight line or along half a cosine.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class UniformSize(CumulativeDesign):
     """`n_masks` independent masks: a size m uniform on 1..D, then a uniform mask of that size; weight D / n each.
@@ -39,6 +41,7 @@ class UniformSize(CumulativeDesign):
         return MaskBatch.independent(masks_of_sizes(sizes, dim, draws), math.log(dim / self.n_masks))
 
 
+@final
 @dataclass(frozen=True)
 class RandomRate(CumulativeDesign):
     """`n_masks` independent masks by coin flips: a rate t uniform on (0, 1), then every coordinate hidden with
@@ -74,6 +77,7 @@ class RandomRate(CumulativeDesign):
             attempt += 1
 
 
+@final
 @dataclass(frozen=True)
 class StratifiedSizes(CumulativeDesign):
     """`n_masks` masks whose sizes lie on a lattice over 1..D with a random offset; the masks of a size are uniform.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from mpt_bayes.masks.base import CumulativeDesign, MaskBatch, MaskDesign
 from mpt_bayes.numerics.random import Stream
 
 
+@final
 @dataclass(frozen=True)
 class PerSize(CumulativeDesign):
     """`masks_per_size` independent uniform masks for each size m = 1..D, each of weight 1/`masks_per_size`.
@@ -44,6 +46,7 @@ class PerSize(CumulativeDesign):
         )
 
 
+@final
 @dataclass(frozen=True)
 class FixedRate(MaskDesign):
     """`n_masks` independent uniform masks that all hide round(rate · D) coordinates (ties away from zero, at least 1).

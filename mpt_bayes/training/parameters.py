@@ -50,7 +50,7 @@ def trainable(model: JointModel) -> Trainable:
 
 
 def frozen(model: JointModel) -> JointModel:
-    """The trained model without gradients."""
+    """The trained model, its tensors detached; a GaussianProcess as it is, since its parameters are its module's."""
     if isinstance(model, PPCA):
         noise = model.noise_variance.detach()
         return PPCA(model.loading.detach().clone(), noise.clone(), model.mean.detach().clone(), dtype=model.mean.dtype)

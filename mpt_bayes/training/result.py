@@ -26,7 +26,7 @@ class TrainingResult:
     """The trained model with its history.
 
     Attributes:
-        model: trained, without gradients.
+        model: trained; a PPCA or FactorAnalysis without gradients, a GaussianProcess with those of its module.
         history: one entry an epoch.
         estimand: what the objective's draws average to.
         stopped_early: whether the objective had ceased to rise.

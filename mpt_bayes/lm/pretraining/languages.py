@@ -65,7 +65,7 @@ def cyclic_language(*, states: int = 6, letters: int = 12, length: int = 32, for
     """A hidden Markov language that walks round a cycle of states, each with three letters of its own liking.
 
     State k moves to k + 1 with probability `forward`, stays with 0.1, and jumps anywhere otherwise; it emits letters
-    ⌊k A / K⌋, +5 and +10 (modulo A) with 0.57, 0.24 and 0.10, any letter otherwise. The chain starts in its
+    ⌊k A / K⌋, +5 and +10 (modulo A) with 0.604, 0.254, 0.104, any letter otherwise. The chain starts in its
     stationary law, uniform on the states. Which letter is likely at j depends on HOW FAR the visible letters are: a
     bag of letters knows the phase of the cycle of none. With the defaults context is worth 0.69 nats per token.
 

@@ -64,9 +64,11 @@ class RunComparison:
     """One run of a study beside the first.
 
     Attributes:
-        difference: of the held-out areas Σ_m S(m), this run minus the first, nats per sequence.
-        standard_error: of the difference; sequences and masks are shared, so it is that of a paired comparison.
-        by_size: the difference at every mask size, with its standard errors.
+        name: of the run.
+        scores: its held-out scores at every mask size; their total is the area Σ_m S(m), nats per sequence.
+        difference: this run minus the first, sequence by sequence with the same masks, so that its standard errors are
+            those of a paired comparison.
+        result: the record that the finished run wrote.
     """
 
     name: str

@@ -60,8 +60,7 @@ class ModelComparison:
         return result
 
     def disagreements(self) -> dict[str, str]:
-        """Criteria whose best model is not that of the first one (of joint models the log marginal likelihood), with the
-        model they prefer."""
+        """Criteria whose best model is not that of the first (log p(x) of joint models), with the model they prefer."""
         ranks = self.ranks()
         best = {column: min(by_model, key=by_model.__getitem__) for column, by_model in ranks.items()}
         reference = best[next(iter(best))]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import mpt_bayes as mb
 from mpt_bayes.errors import MptBayesWarning
-from tests.test_gaussian_engine import precise_curve, random_orders, with_condition
+from tests.gaussian_examples import precise_curve, random_orders, with_condition
 
 CASES = [(7, seed) for seed in range(4)] + [(20, seed) for seed in range(2)]
 

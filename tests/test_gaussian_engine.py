@@ -2,13 +2,13 @@
 
 import re
 
-import mpmath
 import pytest
 import torch
 
 import mpt_bayes as mb
 from mpt_bayes.errors import ArgumentError, IllConditionedError, MptBayesWarning
 from mpt_bayes.masks import OrderBatch
+from tests.gaussian_examples import precise_curve, random_orders, with_condition
 
 
 def random_gaussian(dim, seed=0, noise=0.1):
@@ -18,11 +18,6 @@ def random_gaussian(dim, seed=0, noise=0.1):
     covariance = (root @ root.T / dim + noise * torch.eye(dim)) * scale * scale[:, None]
     mean = torch.randn(dim, dtype=torch.float64, generator=g)
     return mean, (covariance + covariance.T) / 2
-
-
-def random_orders(n, dim, seed=1):
-    g = torch.Generator().manual_seed(seed)
-    return torch.stack([torch.randperm(dim, generator=g) for _ in range(n)])
 
 
 def by_definition(model, x, orders):
@@ -77,40 +72,6 @@ def test_gradients_in_mean_and_covariance(n_rows, per_row):
     inputs = (mean.requires_grad_(), root.requires_grad_())
     assert torch.autograd.gradcheck(totals, inputs)
     assert torch.autograd.gradcheck(curves, inputs)
-
-
-def precise_curve(covariance, x, order):
-    """One curve in 60-digit arithmetic, by the definition: a solve for every mask."""
-    mpmath.mp.dps = 60
-    a = mpmath.matrix(covariance.tolist())
-    value = [mpmath.mpf(v) for v in x.tolist()]
-    dim = len(order)
-    curve = []
-    for size in range(1, dim + 1):
-        seen, hidden = order[: dim - size], order[dim - size :]
-        inner = mpmath.matrix([[a[i, j] for j in seen] for i in seen]) if seen else None
-        total = mpmath.mpf(0)
-        for j in hidden:
-            mean, variance = mpmath.mpf(0), a[j, j]
-            if seen:
-                cross = mpmath.matrix([a[j, i] for i in seen])
-                weights = mpmath.lu_solve(inner, cross)
-                mean = sum(w * value[i] for w, i in zip(weights, seen, strict=True))
-                variance -= sum(w * c for w, c in zip(weights, cross, strict=True))
-            total -= ((value[j] - mean) ** 2 / variance + mpmath.log(2 * mpmath.pi * variance)) / 2
-        curve.append(float(total / size))
-    return torch.tensor(curve, dtype=torch.float64)
-
-
-def with_condition(condition, dim=7, seed=7):
-    """A model whose covariance has this condition number, and ten rows of its law."""
-    g = torch.Generator().manual_seed(seed)
-    basis = torch.linalg.qr(torch.randn(dim, dim, dtype=torch.float64, generator=g)).Q
-    spectrum = torch.logspace(0, -torch.tensor(condition).log10().item(), dim, dtype=torch.float64)
-    covariance = basis * spectrum @ basis.T
-    covariance = (covariance + covariance.T) / 2
-    x = torch.randn(10, dim, dtype=torch.float64, generator=g) * spectrum.sqrt() @ basis.T
-    return mb.models.Gaussian(torch.zeros(dim), covariance), x
 
 
 @pytest.mark.parametrize("condition", [1e4, 1e8])

@@ -10,7 +10,7 @@ from mpt_bayes.models.base import (
     Restrictable,
     restrict,
 )
-from mpt_bayes.models.em import EMSettings
+from mpt_bayes.models.em_settings import EMSettings
 from mpt_bayes.models.emissions import (
     BernoulliEmission,
     CategoricalEmission,

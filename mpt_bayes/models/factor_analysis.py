@@ -12,11 +12,11 @@ from mpt_bayes.checks import Missing
 from mpt_bayes.errors import DataError, MptBayesWarning
 from mpt_bayes.models.em import (
     DEFAULT_EM,
-    EMSettings,
     checked_training_data,
     expectation_maximisation,
     filled_with_means,
 )
+from mpt_bayes.models.em_settings import EMSettings
 from mpt_bayes.models.low_rank import LowRankGaussian, LowRankParameters
 
 IMPROPER = 1e-6

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_count, checked_table
 from mpt_bayes.errors import ArgumentError, DataError
-from mpt_bayes.models.em import EMSettings
+from mpt_bayes.models.em_settings import EMSettings
 from mpt_bayes.models.emissions import FittedEmission
 from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.mixture import EMISSIONS, Family, checked_family

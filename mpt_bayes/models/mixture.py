@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import check_tensors, checked_count, checked_table, checked_tensor
 from mpt_bayes.errors import ArgumentError, ModelError
-from mpt_bayes.models.em import EMSettings
+from mpt_bayes.models.em_settings import EMSettings
 from mpt_bayes.models.emissions import (
     BernoulliEmission,
     CategoricalEmission,

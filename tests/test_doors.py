@@ -208,3 +208,16 @@ def test_two_tables_of_one_coin_agree():
         mb.models.BernoulliEmission(half, half - 1)
     sure = torch.zeros(2, 3)
     assert bool(mb.models.BernoulliEmission(sure, sure.log()).log_prob(torch.ones(1, 3)).eq(0).all())
+
+
+def test_what_is_no_decoder_and_no_name_of_data_is_named():
+    for make in (
+        lambda: mb.models.LatentQuadrature(None, 1),
+        lambda: mb.models.ImportanceBank(None, None, 1),
+    ):
+        with pytest.raises(ArgumentError, match=r"decoder is None: expected a function or a module"):
+            make()
+    with pytest.raises(ArgumentError, match="name is 3: expected the name of a data set"):
+        mb.datasets.load(3)
+    with pytest.raises(ArgumentError, match="first is a NoneType"):
+        mb.score_difference(None, MODEL, X)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.errors import ArgumentError, BudgetError
-from mpt_bayes.estimation.allocation import SizeBins, neyman, sampled_range
+from mpt_bayes.estimation.allocation import SizeBins, end_sizes, neyman, sampled_range
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.control import local_scale, prior_scale
 from mpt_bayes.estimation.rounds import Round, Scored, pooled
@@ -79,7 +79,7 @@ class AdaptiveScore:
         self._limit = min(budget.n_evaluations or MOST_EVALUATIONS, MOST_EVALUATIONS)
         nominal = budget.n_evaluations or PILOT_SHARE * self._default_pilot()
         self._lowest, self._highest = sampled_range(dim, nominal)
-        ends = [masks_of_size(m, dim) for m in range(1, dim + 1) if not self._lowest <= m <= self._highest]
+        ends = [masks_of_size(m, dim) for m in end_sizes(dim, self._lowest, self._highest)]
         self._ends = torch.cat([torch.zeros(0, dim, dtype=torch.bool), *ends])
         if self._width > 0 and self._limit - len(self._ends) < 4:
             raise BudgetError(

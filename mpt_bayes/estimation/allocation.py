@@ -81,6 +81,16 @@ def sampled_range(dim: int, budget: int) -> tuple[int, int]:
     return lowest, highest
 
 
+def end_sizes(dim: int, lowest: int, highest: int) -> list[int]:
+    """The sizes outside `sampled_range`, whose masks are all taken.
+
+    Example:
+        >>> end_sizes(10, *sampled_range(10, 200))
+        [1, 9, 10]
+    """
+    return [size for size in range(1, dim + 1) if not lowest <= size <= highest]
+
+
 def neyman(scale: Tensor, total: int, cost: Tensor | None = None) -> Tensor:
     """(H,) whole numbers of draws, at least 2 each whatever the total, that minimise Σ_h scale_h² / n_h.
 

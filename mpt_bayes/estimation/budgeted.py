@@ -22,6 +22,9 @@ DEFAULT_DESIGN = RandomOrders(64)
 LARGEST_KEPT = 2**26
 """Log-probabilities kept row by row; above it only their sums over rows are, and there are no per-row values."""
 
+USUAL_MASKS = 1000
+"""Masks that a budget of time or of a standard error is taken for, where it is decided whether to keep rows."""
+
 
 def workload(
     design: MaskDesign | None,
@@ -51,7 +54,7 @@ def workload(
 
 def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Stream) -> Tally:
     """The adaptive estimator on a model: the same masks serve every row, control variates are fitted row by row."""
-    masks = budget.n_evaluations or 1000
+    masks = budget.n_evaluations or USUAL_MASKS
     keep_rows = len(x) * model.dim * masks <= LARGEST_KEPT
     tally = adaptive_tally(evaluator(model, x, keep_rows=keep_rows), model.dim, budget, stream)
     if keep_rows:

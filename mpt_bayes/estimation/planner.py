@@ -15,7 +15,7 @@ from mpt_bayes.checks import check_complete, checked_count
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.adaptive import MOST_EVALUATIONS, AdaptiveScore, pilot_count
-from mpt_bayes.estimation.allocation import sampled_range
+from mpt_bayes.estimation.allocation import end_sizes, sampled_range
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.budgeted import evaluator
 from mpt_bayes.estimation.control import prior_scale
@@ -61,7 +61,7 @@ class Plan:
         lowest, highest = sampled_range(dim, masks)
         if lowest > highest:
             return 0.0
-        ends = sum(math.comb(dim, m) for m in range(1, dim + 1) if not lowest <= m <= highest)
+        ends = sum(math.comb(dim, m) for m in end_sizes(dim, lowest, highest))
         left = masks - ends
         if left < 4:
             raise ArgumentError(f"n_evaluations is {n_evaluations}: {(ends + 4) * self.n_data} are the fewest")

@@ -16,7 +16,7 @@ from mpt_bayes.checks import checked_count, checked_data
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models.emissions import Emission
 from mpt_bayes.models.inner_error import log_prob_influence, score_influence, warn_if_poor
-from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf
+from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf, checked_decoder
 from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms
 from mpt_bayes.numerics.random import Stream
 
@@ -44,7 +44,7 @@ class ImportanceBank(LatentBank):
         defensive: fraction of draws from the prior, in (0, 1).
 
     Raises:
-        ArgumentError: fewer than 4 draws, or a fraction outside (0, 1).
+        ArgumentError: a decoder that cannot be called, fewer than 4 draws, or a fraction outside (0, 1).
 
     Example:
         >>> from mpt_bayes.models import BernoulliEmission
@@ -66,6 +66,7 @@ class ImportanceBank(LatentBank):
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
+        checked_decoder(decoder)
         if not 0 < defensive < 1:
             raise ArgumentError(f"defensive is {defensive}: expected a fraction in (0, 1)")
         self.decoder, self.encoder, self.latent_dim, self.seed = decoder, encoder, latent_dim, seed

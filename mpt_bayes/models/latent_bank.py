@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
+from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.latent_terms import LatentTerms
 
 _WORKING_BYTES = 2**27
+
+
+def checked_decoder(decoder: Any) -> Any:
+    """Something to call with (K, L) latent values.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    if not callable(decoder):
+        raise ArgumentError(
+            f"decoder is {decoder!r}: expected a function or a module from (K, L) latent values to an Emission"
+        )
+    return decoder
 
 
 LatentTermsOf = Callable[[Tensor], tuple[Tensor, LatentTerms]]

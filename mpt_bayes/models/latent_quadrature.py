@@ -12,7 +12,7 @@ from torch import Tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.emissions import BernoulliEmission, Emission, NormalEmission
 from mpt_bayes.models.grids import Grid, Rule, prior_grid
-from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf
+from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf, checked_decoder
 
 Decoder = Callable[[Tensor], Emission]
 """From (K, L) latent values to the emission of K states over D coordinates: any torch module inside."""
@@ -64,6 +64,7 @@ class LatentQuadrature(LatentBank):
         dtype: of the computation.
 
     Raises:
+        ArgumentError: a decoder that cannot be called.
         ModelError: a grid that misses prior mass, or of more than 2^20 nodes.
 
     Example:
@@ -85,6 +86,7 @@ class LatentQuadrature(LatentBank):
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
+        checked_decoder(decoder)
         if n_nodes is None:
             n_nodes = _DEFAULT_NODES.get(latent_dim, 2)
         if grid is None:

@@ -26,6 +26,16 @@ def named(value: Any) -> str:
     return f"{module}.{value!r}" if module.startswith("mpt_bayes.") else repr(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> counted(1, "row"), counted(2, "row")
+        ('1 row', '2 rows')
+    """
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def checked_tensor(x: Any, name: str = "x") -> Tensor:
     """A tensor of real numbers, or an error that says how to make one.
 

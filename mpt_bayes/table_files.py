@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mpt_bayes.checks import counted
 from mpt_bayes.errors import ArgumentError, DataError, MptBayesWarning
 
 MISSING_MARKERS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
@@ -42,7 +43,10 @@ def read_table(path: Path) -> NumericTable:
 
 
 def _read_csv(path: Path) -> NumericTable:
-    """Comma-separated; the first line is a header unless all its cells are numbers or missing."""
+    """Comma-separated; the first line is a header unless all its cells are numbers or missing.
+
+    A first line 0, 1, 2, ... is the header that pandas writes for columns without names.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
@@ -55,8 +59,13 @@ def _read_csv(path: Path) -> NumericTable:
     width = len(lines[0][1])
     for number, row in lines:
         if len(row) != width:
-            raise DataError(f"{path.name} is ragged: line {number} has {len(row)} cells and the first line {width}")
-    has_header = not all(_is_number(cell) or cell.lower() in MISSING_MARKERS for cell in lines[0][1])
+            raise DataError(
+                f"{path.name} is ragged: line {number} has {counted(len(row), 'cell')} and the "
+                f"first line {width}{_separator_hint(lines[0][1])}"
+            )
+    has_header = _is_numbered_header(path.name, lines[0][1]) or not all(
+        _is_number(cell) or cell.lower() in MISSING_MARKERS for cell in lines[0][1]
+    )
     columns = tuple(lines[0][1]) if has_header else _numbered(width)
     if has_header and "" in columns:
         warnings.warn(
@@ -72,11 +81,37 @@ def _read_csv(path: Path) -> NumericTable:
             if _is_number(cell):
                 values[i, j] = float(cell)
             elif cell.lower() not in MISSING_MARKERS:
+                remedy = _separator_hint([cell]) or ": drop the column or encode it as numbers"
                 raise DataError(
-                    f"{path.name}: column {columns[j]!r} is not numeric (line {number} has {cell!r}): drop the column "
-                    "or encode it as numbers"
+                    f"{path.name}: column {columns[j]!r} is not numeric (line {number} has {cell!r}){remedy}"
                 )
     return NumericTable(values, columns)
+
+
+def _is_numbered_header(name: str, cells: list[str]) -> bool:
+    """Whether a first line is pandas' header for columns without names, 0, 1, 2, ..., which could be a datum too.
+
+    Raises:
+        DataError: so few columns that a datum like that is no surprise.
+    """
+    names = cells[cells[0] == "" :]  # an index has no name
+    if not names or names != [str(j) for j in range(len(names))]:
+        return False
+    line = f"{name}: the first line is {','.join(cells)}" if len(cells) < 8 else f"{name}: the first line is 0,1,2,..."
+    if len(names) < 3:
+        raise DataError(f"{line}, which may be pandas' header or a datum: put a line of names above the data")
+    warnings.warn(
+        f"{line} and taken for pandas' header, not for a datum: put a line of names above the data if it is one",
+        MptBayesWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+def _separator_hint(cells: list[str]) -> str:
+    """What to do about cells that hold another separator; empty where they hold none."""
+    found = [name for mark, name in ((";", "';'"), ("\t", "a tab")) if any(mark in cell for cell in cells)]
+    return f": the separator looks like {found[0]}, save the file with commas between cells" if found else ""
 
 
 def _read_parquet(path: Path) -> NumericTable:

@@ -339,3 +339,10 @@ def test_an_interrupted_command_says_so(table, capsys, monkeypatch):
     monkeypatch.setattr("mpt_bayes.compare", interrupted)
     assert main(["compare", "gaussian", "--data", table]) == 130
     assert capsys.readouterr().err == "mpt-bayes: interrupted\n"
+
+
+def test_a_constant_column_is_named_before_a_covariance_fails(tmp_path, capsys):
+    path = tmp_path / "flat.csv"
+    path.write_text("a,b\n1,3\n2,3\n4,3\n")
+    assert main(["compare", "gaussian", "--data", str(path)]) == 2
+    assert "column 'b' is constant" in capsys.readouterr().err

@@ -82,6 +82,14 @@ def test_a_column_without_a_name_may_be_an_index(tmp_path):
         mb.datasets.load(tmp_path / "t.csv")
 
 
+@pytest.mark.parametrize(("index", "width"), [(False, 4), (True, 5)])
+def test_the_header_of_a_frame_without_names_is_no_datum(tmp_path, index, width):
+    pd.DataFrame(np.random.default_rng(0).normal(size=(30, 4))).to_csv(tmp_path / "t.csv", index=index)
+    with pytest.warns(mb.errors.MptBayesWarning) as found:
+        assert mb.datasets.load(tmp_path / "t.csv").x.shape == (30, width)
+    assert "taken for pandas' header" in str(found[0].message)
+
+
 def test_parquet_truth_values_and_integers_with_gaps(tmp_path):
     path = tmp_path / "t.parquet"
     pd.DataFrame({"a": [True, False], "b": pd.array([1, None], dtype="Int64")}).to_parquet(path)
@@ -93,7 +101,11 @@ def test_parquet_truth_values_and_integers_with_gaps(tmp_path):
     [
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "no numbers"),
-        ("t.csv", b"a,b\n1,2\n3\n", "line 3 has 1 cells"),
+        ("t.csv", b"a,b\n1,2\n3\n", "line 3 has 1 cell and"),
+        ("t.csv", b"a;b\n1;2\n", "line 2 has '1;2'.: the separator looks like ';'"),
+        ("t.csv", b"a;b\n1,5;2,5\n", "line 2 has 3 cells and the first line 1: the separator looks like ';'"),
+        ("t.csv", b"a\tb\n1\t2\n", "the separator looks like a tab"),
+        ("t.csv", b"0,1\n1,1\n", "first line is 0,1, which may be pandas' header or a datum"),
         ("t.csv", b"a,b\n1,2,3\n", "line 2 has 3 cells"),
         ("t.csv", b"a,species\n1,setosa\n", "column 'species' is not numeric .line 2 has 'setosa'"),
         ("t.csv", b"a,b\n1,inf\n", "infinite entry in row 0"),

@@ -221,3 +221,16 @@ def test_what_is_no_decoder_and_no_name_of_data_is_named():
         mb.datasets.load(3)
     with pytest.raises(ArgumentError, match="first is a NoneType"):
         mb.score_difference(None, MODEL, X)
+
+
+def test_rates_are_numbers_of_any_sequence_and_others_are_shown_as_given():
+    expected = mb.sweep(MODEL, X, [0.1, 0.5]).scores
+    for rates in (torch.tensor([0.1, 0.5]), np.array([0.1, 0.5], dtype=np.float32), (0.1, 0.5)):
+        np.testing.assert_array_equal(mb.sweep(MODEL, X, rates).scores, expected)
+    for rates, message in [
+        (["0.1"], "rate is '0.1': expected a number"),
+        ("0.1:0.9:0.1", "rates is '0.1:0.9:0.1': expected a list of numbers"),
+        (None, "rates is None: expected a list of numbers"),
+    ]:
+        with pytest.raises(ArgumentError, match=message):
+            mb.sweep(MODEL, X, rates)

@@ -11,7 +11,7 @@ def test_the_python_quick_start_runs(tmp_path, monkeypatch, capsys):
     (program,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     names = {}
     exec(compile(program, "README.md", "exec"), names)
-    assert capsys.readouterr().out.count("\n") == 4
+    assert capsys.readouterr().out.count("\n") == 3 + 8  # seven identities and a summary
     assert names["shares"].shape == (178, 13)
     assert (tmp_path / "wine.png").stat().st_size > 10_000
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing
+from mpt_bayes.checks import Missing, counted
 from mpt_bayes.datasets import Dataset
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models import (
@@ -113,8 +113,14 @@ def _gaussian(data: Dataset, options: ModelOptions) -> Fitted:
     n, dim = x.shape
     if n <= dim and options.ridge == 0:
         raise DataError(
-            f"{data.name} has {n} rows and {dim} columns, so the maximum likelihood covariance is singular: give "
-            "--ridge, or use ppca"
+            f"{data.name} has {counted(n, 'row')} and {counted(dim, 'column')}, so the maximum likelihood "
+            "covariance is singular: give --ridge, or use ppca"
+        )
+    constant = [data.columns[j] for j in range(dim) if bool((x[:, j] == x[0, j]).all())]
+    if constant and options.ridge == 0:
+        raise DataError(
+            f"{data.name}: column {constant[0]!r} is constant ({len(constant)} in all), so the maximum likelihood "
+            "covariance is singular: drop the column, or give --ridge"
         )
     covariance = torch.cov(x.T, correction=0).reshape(dim, dim)
     model = Gaussian(x.mean(0), covariance + options.ridge * torch.eye(len(covariance), dtype=torch.float64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from mpt_bayes.results import Convergence, Sweep
 def sweep(
     model: ConditionalModel,
     x: Tensor,
-    rates: Sequence[float],
+    rates: Sequence[float] | Tensor,
     *,
     n_masks: int | None = 64,
     generator: torch.Generator | None = None,
@@ -38,12 +39,12 @@ def sweep(
 
     Args:
         model, x, missing: as for `score_curve`. With entries marginalised, D is the number observed in each row.
-        rates: in (0, 1].
+        rates: in (0, 1]; a list, an array or a tensor.
         n_masks: masks a rate; None takes every mask of every size (up to about D = 20).
         generator: source of the masks; None means seed 0.
 
     Raises:
-        ArgumentError: no rates, or a rate outside (0, 1].
+        ArgumentError: no rates, or one that is no number in (0, 1].
         BudgetError: `n_masks=None` with too many coordinates.
         DataError: as `score_curve`.
 
@@ -55,10 +56,7 @@ def sweep(
         ([1, 2, 4], True)
     """
     check_doors(model, x)
-    if not isinstance(rates, Iterable):
-        raise ArgumentError(f"rates is {rates}: expected a list, [{rates}]; masked_score takes one rate")
-    if len(rates) == 0:
-        raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
+    rates = _checked_rates(rates)
     designs = [FixedRate(rate, 1 if n_masks is None else n_masks) for rate in rates]
     seed = seed_from(generator)
     n_evaluations = 0
@@ -91,6 +89,20 @@ def sweep(
         scaled_inner_standard_errors=None if drawn is None else moments[5].numpy(),
         log_marginal_likelihood_inner_standard_error=drawn,
     )
+
+
+def _checked_rates(rates: Any) -> list[float]:
+    """A list of rates from any sequence, array or tensor of them; each is checked by its design."""
+    if isinstance(rates, Tensor | np.ndarray):
+        rates = rates.tolist()  # numbers of Python, whatever the dtype
+    if isinstance(rates, float | int):
+        raise ArgumentError(f"rates is {rates}: expected a list, [{rates}]; masked_score takes one rate")
+    if isinstance(rates, str) or not isinstance(rates, Iterable):
+        raise ArgumentError(f"rates is {rates!r}: expected a list of numbers in (0, 1], e.g. [0.15, 0.5]")
+    found: list[float] = list(rates)
+    if not found:
+        raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
+    return found
 
 
 def convergence(

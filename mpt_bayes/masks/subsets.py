@@ -67,7 +67,7 @@ class FixedRate(MaskDesign):
 
     def __post_init__(self) -> None:
         if not isinstance(self.rate, (int, float)) or not 0 < self.rate <= 1:
-            raise ArgumentError(f"rate is {self.rate}: expected a number in (0, 1]")
+            raise ArgumentError(f"rate is {self.rate!r}: expected a number in (0, 1]")
         checked_count(self.n_masks, "n_masks")
 
     def size(self, dim: int) -> int:

@@ -91,6 +91,14 @@ class Verification:
 
         return pd.DataFrame([asdict(check) for check in self.checks])
 
+    def __str__(self) -> str:
+        """One line an identity: its name, the deviation found and allowed, the verdict; the rows in the last line."""
+        lines = []
+        for check in self.checks:
+            found = "" if check.size is None else f"{check.size:.3g} of {check.tolerance:.3g} {check.unit}"
+            lines.append(f"{check.name:<20}{found:<36}{check.verdict}")
+        return "\n".join([*lines, repr(self)])
+
     def __repr__(self) -> str:
         made = sum(check.verdict != "not applicable" for check in self.checks)
         outcome = f"failed: {', '.join(self.failures)}" if self.failures else "all passed"

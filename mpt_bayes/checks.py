@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any, Literal
 
 import torch
@@ -217,4 +219,11 @@ def checked_count(value: int, name: str, minimum: int = 1) -> int:
         raise ArgumentError(f"{name} is {value!r}: expected an integer") from None
     if value < minimum:
         raise ArgumentError(f"{name} is {value}: expected at least {minimum}")
+    return value
+
+
+def checked_positive(value: float, name: str) -> float:
+    """A finite number above 0, or an error that names the argument."""
+    if not isinstance(value, Real) or not (value > 0 and math.isfinite(value)):
+        raise ArgumentError(f"{name} is {value!r}: expected a positive number")
     return value

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 import mpt_bayes as mb
-from mpt_bayes.errors import ArgumentError, BudgetError
+from mpt_bayes.errors import ArgumentError, BudgetError, MptBayesWarning
 from mpt_bayes.estimation.adaptive import AdaptiveScore, adaptive_tally
 from mpt_bayes.estimation.allocation import SizeBins, neyman, sampled_range
 from mpt_bayes.estimation.budget import Budget
@@ -173,9 +173,34 @@ def test_stops_at_a_target_standard_error(target):
 
 def test_a_target_out_of_reach_of_the_budget_is_said():
     model, x = gaussian(8)
-    estimate = mb.cumulative_score(model, x, target_standard_error=1e-4, n_evaluations=3 * 50)
+    with pytest.warns(MptBayesWarning, match=r"nats and the target was 0\.0001: sampling stopped after 50 masks"):
+        estimate = mb.cumulative_score(model, x, target_standard_error=1e-4, n_evaluations=3 * 50)
     assert estimate.n_evaluations == 150
     assert "before the standard error reached 0.0001" in estimate.note
+
+
+def test_a_target_that_needs_all_masks_takes_each_once_and_is_exact():
+    model, x = gaussian(10)
+    result = mb.compare(model, x, target_standard_error=1e-9)
+    assert abs(result.difference) < 1e-9
+    assert result.cumulative_score.standard_error == 0
+    assert result.cumulative_score.n_evaluations < 3 * 2 * (2**10 - 1)  # a pilot, one small round, and all
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ({"n_evaluations": "5"}, "n_evaluations is '5': expected an integer"),
+        ({"n_evaluations": 12}, "budget is 4 masks: 8 coordinates need at least .* counts a mask once a row, 3 times"),
+        ({"target_standard_error": "a"}, "target_standard_error is 'a': expected a positive number"),
+        ({"time_limit": "a"}, "time_limit is 'a': expected a positive number"),
+        ({"time_limit": math.nan}, "time_limit is nan: expected a positive number"),
+    ],
+)
+def test_a_budget_of_another_kind_is_one_line(budget, message):
+    model, x = gaussian(8)
+    with pytest.raises((ArgumentError, BudgetError), match=message):
+        mb.compare(model, x, **budget)
 
 
 def test_a_time_limit_ends_the_work():

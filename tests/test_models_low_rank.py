@@ -75,6 +75,9 @@ def test_row_27_latent_dim_zero_and_at_least_d(estimator, wine):
     for latent_dim in (13, 20, -1):
         with pytest.raises(ArgumentError, match=f"latent_dim is {latent_dim}"):
             estimator(latent_dim=latent_dim).fit(wine)
+    for latent_dim in (2.0, "2"):
+        with pytest.raises(ArgumentError, match=f"latent_dim is {latent_dim!r}: expected an integer"):
+            estimator(latent_dim=latent_dim)
 
 
 def test_row_27_rank_deficient_data_are_named(wine):

@@ -129,7 +129,10 @@ def design_from(
         raise ArgumentError("--orders, --masks-per-size and --exhaustive are three designs: choose one")
     if has_budget:
         if chosen:
-            raise ArgumentError("--budget and --target-se choose their own masks: give them, or a design")
+            raise ArgumentError(
+                "--budget and --target-se choose their own masks: give them, or a design (--orders, --masks-per-size "
+                "or --exhaustive)"
+            )
         return None
     if exhaustive:
         return Exhaustive()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
@@ -11,7 +12,8 @@ from math import comb
 import torch
 from torch import Tensor
 
-from mpt_bayes.errors import ArgumentError, BudgetError
+from mpt_bayes.checks import counted
+from mpt_bayes.errors import ArgumentError, BudgetError, MptBayesWarning
 from mpt_bayes.estimation.allocation import SizeBins, end_sizes, neyman, sampled_range
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.control import local_scale, prior_scale
@@ -49,7 +51,8 @@ class _Question:
 class AdaptiveScore:
     """Σ_m S(m) of anything that scores masks, within a budget: ask for masks, tell their log-probabilities, repeat.
 
-    Sizes with few masks are taken completely. The rest is sampled in rounds; a round's number of masks in each bin of
+    Sizes with few masks are taken completely, and so are all of them once a round would take no fewer masks than there
+    are: the sum is then exact. The rest is sampled in rounds; a round's number of masks in each bin of
     sizes is fixed before it is drawn, from the rounds before (Neyman 1934), and every round is an unbiased estimate by
     itself, so their mean, weighted by numbers of masks, is unbiased too. Scores are adjusted by control variates fitted
     to earlier rounds and other folds. The standard error comes from the spread within bins.
@@ -83,8 +86,8 @@ class AdaptiveScore:
         self._ends = torch.cat([torch.zeros(0, dim, dtype=torch.bool), *ends])
         if self._width > 0 and self._limit - len(self._ends) < 4:
             raise BudgetError(
-                f"n_evaluations is {self._limit}: {dim} coordinates need at least {len(self._ends) + 4} for a standard "
-                "error"
+                f"the budget is {counted(self._limit, 'mask')}: {dim} coordinates need at least {len(self._ends) + 4} "
+                "masks for a standard error"
             )
         self._known: Scored | None = None
         self._exact = torch.zeros(1, dim, dtype=torch.float64)
@@ -103,9 +106,14 @@ class AdaptiveScore:
         count = self._next_count()
         if self._known is not None and count == 0:
             return None
+        none = torch.zeros(0, dtype=torch.int64)
         if count == 0:
-            none = torch.zeros(0, dtype=torch.int64)
             self._asked = _Question(self._ends, None, none, none)
+        elif count >= sum(comb(self.dim, m) for m in range(self._lowest, self._highest + 1)):
+            sizes = range(self._lowest, self._highest + 1)
+            masks = torch.cat([masks_of_size(m, self.dim) for m in sizes])
+            hidden = masks if self._known is not None else torch.cat([self._ends, masks])
+            self._asked = _Question(hidden, None, none, none)
         else:
             counts, bins = self._plan(count)
             masks, member = bins.draw_masks(counts, self.dim, self._stream.child("round", len(self._rounds)))
@@ -127,7 +135,11 @@ class AdaptiveScore:
         if log_prob.shape[1:] != hidden.shape:
             raise ArgumentError(f"log_prob has shape {tuple(log_prob.shape)}: expected (R, {len(hidden)}, {self.dim})")
         scored = Scored(hidden, log_prob)
-        if self._known is None:
+        if bins is None:  # every mask of the sizes that were not known: nothing is left to sample
+            self._exact = self._exact + exact_curve(scored)
+            self._known = scored if self._known is None else self._known + scored
+            self._rounds, self._highest = [], self._lowest - 1
+        elif self._known is None:
             ends = scored[: len(self._ends)]
             self._exact = exact_curve(ends)
             self._known, scored = ends, scored[len(self._ends) :]
@@ -239,7 +251,16 @@ def adaptive_tally(evaluate: Callable[[Tensor], Tensor], dim: int, budget: Budge
     estimator = AdaptiveScore(dim, budget, stream)
     while (hidden := estimator.ask()) is not None:
         estimator.tell(evaluate(hidden))
-    return estimator.tally()
+    tally = estimator.tally()
+    target, reached = budget.target_standard_error, float(tally.partial_variances[-1]) ** 0.5
+    if target is not None and reached > target:
+        warnings.warn(
+            f"the standard error is {reached:.3g} nats and the target was {target:.3g}: sampling stopped after "
+            f"{estimator.n_evaluations} masks, the most that the budget allows; give it more, or a larger target",
+            MptBayesWarning,
+            stacklevel=2,
+        )
+    return tally
 
 
 def exact_curve(ends: Scored) -> Tensor:

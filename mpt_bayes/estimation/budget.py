@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from mpt_bayes.checks import checked_count, checked_positive
 from mpt_bayes.errors import ArgumentError
 
 
@@ -36,9 +36,11 @@ class Budget:
         limits = [self.n_evaluations, self.target_standard_error, self.time_limit]
         if all(limit is None for limit in limits):
             raise ArgumentError("no budget: pass n_evaluations, target_standard_error or time_limit")
-        for name, limit in zip(("n_evaluations", "target_standard_error", "time_limit"), limits, strict=True):
-            if limit is not None and not (limit > 0 and math.isfinite(limit)):
-                raise ArgumentError(f"{name} is {limit}: expected a positive number")
+        if self.n_evaluations is not None:
+            checked_count(self.n_evaluations, "n_evaluations")
+        for name in ("target_standard_error", "time_limit"):
+            if getattr(self, name) is not None:
+                checked_positive(getattr(self, name), name)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value}" for name, value in vars(self).items() if value is not None)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mpt_bayes.errors import ArgumentError
+from mpt_bayes.checks import checked_count
+from mpt_bayes.errors import ArgumentError, BudgetError
 from mpt_bayes.estimation.adaptive import adaptive_tally
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.scores import check_finite, chunk_length
@@ -46,7 +47,7 @@ def workload(
         raise ArgumentError(
             f"design={design!r} and a budget: a design has its own number of masks, so pass one or the other"
         )
-    if n_evaluations is not None and n_evaluations < n_rows:
+    if n_evaluations is not None and checked_count(n_evaluations, "n_evaluations") < n_rows:
         raise ArgumentError(f"n_evaluations is {n_evaluations} for {n_rows} rows: one mask costs {n_rows} evaluations")
     masks = None if n_evaluations is None else n_evaluations // n_rows
     return Budget(masks, target_standard_error, time_limit)
@@ -56,7 +57,10 @@ def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Str
     """The adaptive estimator on a model: the same masks serve every row, control variates are fitted row by row."""
     masks = budget.n_evaluations or USUAL_MASKS
     keep_rows = len(x) * model.dim * masks <= LARGEST_KEPT
-    tally = adaptive_tally(evaluator(model, x, keep_rows=keep_rows), model.dim, budget, stream)
+    try:
+        tally = adaptive_tally(evaluator(model, x, keep_rows=keep_rows), model.dim, budget, stream)
+    except BudgetError as error:
+        raise BudgetError(f"{error}; n_evaluations counts a mask once a row, {len(x)} times") from None
     if keep_rows:
         return tally
     unknown = torch.full((len(x),), torch.nan, dtype=torch.float64)

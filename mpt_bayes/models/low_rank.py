@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import check_tensors, checked_data, checked_hidden, checked_orders, checked_subsets
+from mpt_bayes.checks import check_tensors, checked_count, checked_data, checked_hidden, checked_orders, checked_subsets
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.log_space import LOG_2PI
@@ -159,7 +159,7 @@ class LowRankGaussian(JointModel):
             raise ArgumentError(f"give {type(self).__name__} either loading and noise_variance, or latent_dim alone")
         self._dtype = dtype
         self._parameters = None
-        self._latent_dim = latent_dim or 0
+        self._latent_dim = 0 if latent_dim is None else checked_count(latent_dim, "latent_dim", 0)
         if loading is not None and noise is not None:
             check_tensors(loading=loading, noise_variance=noise, **({} if mean is None else {"mean": mean}))
             self._parameters = checked_parameters(loading, noise, mean, dtype)

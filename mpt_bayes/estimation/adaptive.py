@@ -106,19 +106,18 @@ class AdaptiveScore:
         count = self._next_count()
         if self._known is not None and count == 0:
             return None
-        none = torch.zeros(0, dtype=torch.int64)
+        sizes = range(self._lowest, self._highest + 1)
+        bins, member = None, torch.zeros(0, dtype=torch.int64)
+        counts = member
         if count == 0:
-            self._asked = _Question(self._ends, None, none, none)
-        elif count >= sum(comb(self.dim, m) for m in range(self._lowest, self._highest + 1)):
-            sizes = range(self._lowest, self._highest + 1)
+            masks = self._ends[:0]
+        elif count >= sum(comb(self.dim, m) for m in sizes):
             masks = torch.cat([masks_of_size(m, self.dim) for m in sizes])
-            hidden = masks if self._known is not None else torch.cat([self._ends, masks])
-            self._asked = _Question(hidden, None, none, none)
         else:
             counts, bins = self._plan(count)
             masks, member = bins.draw_masks(counts, self.dim, self._stream.child("round", len(self._rounds)))
-            hidden = masks if self._known is not None else torch.cat([self._ends, masks])
-            self._asked = _Question(hidden, bins, member, counts)
+        hidden = masks if self._known is not None else torch.cat([self._ends, masks])
+        self._asked = _Question(hidden, bins, member, counts)
         return self._asked.hidden
 
     def tell(self, log_prob: Tensor) -> None:

@@ -309,7 +309,7 @@ def test_what_could_not_be_written_is_refused_before_the_work(extra, words, tabl
         (["compare", "gaussian", "--data", "TABLE", "--seed", "-1"], "--seed"),
         (["compare", "gaussian", "--data", "TABLE", "--ridge", "nan"], "--ridge is nan"),
         (["sweep", "gaussian", "--data", "TABLE", "--rates", "inf:1:0.1"], "--rates is inf:1:0.1"),
-        (["compare", "gaussian", "--data", "nile"], "1 rows and 100 columns"),
+        (["compare", "gaussian", "--data", "nile"], "1 row and 100 columns"),
     ],
 )
 def test_odd_numbers_are_bad_input(arguments, words, table, capsys):

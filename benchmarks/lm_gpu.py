@@ -33,7 +33,7 @@ def main() -> None:
         model = model.compiled()
     texts = random_texts(options.texts if on_gpu else 2, options.shortest, options.longest)
     budget = options.budget if on_gpu else 16
-    result = against_bare_loops(model, texts, budget, options.rounds, mb.lm.Budget.for_device(model.device))
+    result = against_bare_loops(model, texts, budget, options.rounds, mb.lm.BatchLimits.for_device(model.device))
     machine = torch.cuda.get_device_name() if on_gpu else "no GPU here: a small case on the CPU"
     print(json.dumps({"machine": machine, "torch": torch.__version__, **result}, indent=1))
 

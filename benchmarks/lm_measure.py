@@ -11,7 +11,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 import mpt_bayes as mb
-from mpt_bayes.lm.batches import Work, assembled, plan
+from mpt_bayes.lm.batches import Work, assembled, batched
 from mpt_bayes.lm.controlled import Passes
 from mpt_bayes.numerics.random import Stream
 
@@ -41,7 +41,7 @@ def random_texts(count: int, shortest: int, longest: int) -> list[mb.lm.EncodedT
 
 
 def against_bare_loops(
-    model: mb.lm.MaskedLM, texts: list[mb.lm.EncodedText], budget: int, rounds: int, batch: mb.lm.Budget
+    model: mb.lm.MaskedLM, texts: list[mb.lm.EncodedText], budget: int, rounds: int, batch: mb.lm.BatchLimits
 ) -> dict:
     """Tokens a second, padding not counted: the engine end to end, and two loops over its own batches, in turns.
 
@@ -50,7 +50,7 @@ def against_bare_loops(
     """
     draws = [Passes(budget).draw(t.dim, Stream(0).child("text", t.digest)) for t in texts]
     works = [Work(text, draw.hidden, draw.hidden) for text, draw in zip(texts, draws, strict=True)]
-    batches = plan(works, batch, model.vocabulary_size)
+    batches = batched(works, batch, model.vocabulary_size)
     inputs = [[None if t is None else t.to(model.device) for t in assembled(works, b.units, model)] for b in batches]
     n_tokens = sum(len(works[w].text.ids) for b in batches for w, _ in b.units)
 

@@ -35,7 +35,7 @@ def main() -> None:
         else:
             model = random_bert(name, "cpu", dtype)
             texts, budget = random_texts(16, 20, 60), {"small": 32, "base": 4}[name]
-        batch = mb.lm.Budget.for_device(model.device)
+        batch = mb.lm.BatchLimits.for_device(model.device)
         results.append(against_bare_loops(model, texts, budget, options.rounds, batch))
     machine = (
         f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} thread(s) used, torch {torch.__version__}"

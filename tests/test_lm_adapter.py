@@ -9,7 +9,7 @@ import transformers as tr
 
 import mpt_bayes as mb
 from mpt_bayes.errors import ArgumentError, BudgetError, DataError, ModelError, MptBayesWarning
-from mpt_bayes.lm.batches import Budget, Runner, Work, plan
+from mpt_bayes.lm.batches import BatchLimits, Runner, Work, batched
 from mpt_bayes.lm.text import fitted
 from mpt_bayes.numerics.combinatorics import all_subsets
 
@@ -19,10 +19,10 @@ def lm(request):
     return support.tiny_lm(request.param)
 
 
-def run(lm, texts, masks, budget):
+def run(lm, texts, masks, limits):
     works = [Work(t, h, h) for t, h in zip(texts, masks, strict=True)]
     out = {}
-    for batch, values in Runner(lm, budget).run(works, plan(works, budget, lm.vocabulary_size)):
+    for batch, values in Runner(lm, limits).run(works, batched(works, limits, lm.vocabulary_size)):
         out.update(zip(batch.units, values, strict=True))
     return out
 
@@ -40,13 +40,14 @@ def test_row_2_scores_do_not_depend_on_batch_padding_or_order(lm):
     texts = [lm.encode(s) for s in support.SENTENCES]
     masks = [torch.rand(5, t.dim, generator=torch.Generator().manual_seed(i)) < 0.5 for i, t in enumerate(texts)]
     masks = [m | (torch.arange(m.shape[1]) == 0) for m in masks]
-    alone = run(lm, texts, masks, Budget(4096, rows=1))
-    for budget in (Budget(4096), Budget(4096, rows=7), Budget(20), Budget(4096, logits=3 * support.SIZE)):
-        together = run(lm, texts, masks, budget)
+    alone = run(lm, texts, masks, BatchLimits(4096, rows=1))
+    few_logits = BatchLimits(4096, logits=3 * support.SIZE)
+    for limits in (BatchLimits(4096), BatchLimits(4096, rows=7), BatchLimits(20), few_logits):
+        together = run(lm, texts, masks, limits)
         assert together.keys() == alone.keys()
         for unit, value in alone.items():
             torch.testing.assert_close(together[unit], value, atol=1e-5, rtol=1e-5)
-    shuffled = run(lm, texts[::-1], masks[::-1], Budget(4096))
+    shuffled = run(lm, texts[::-1], masks[::-1], BatchLimits(4096))
     for (w, m), value in alone.items():
         torch.testing.assert_close(shuffled[len(texts) - 1 - w, m], value, atol=1e-5, rtol=1e-5)
 
@@ -76,14 +77,14 @@ def test_row_3_a_token_that_equals_the_padding_id_is_scored_like_any_other(archi
     text = mb.lm.from_ids([0, 9, support.PAD, 10, 2])
     longer = mb.lm.from_ids([0, 9, 9, 9, 9, 9, 2])
     hidden = torch.tensor([[False, False, True, False, False], [False, True, False, False, False]])
-    alone = run(lm, [text], [hidden], Budget(100))
-    padded = run(lm, [text, longer], [hidden, torch.ones(1, 7, dtype=torch.bool)], Budget(100))
+    alone = run(lm, [text], [hidden], BatchLimits(100))
+    padded = run(lm, [text, longer], [hidden, torch.ones(1, 7, dtype=torch.bool)], BatchLimits(100))
     for unit, value in alone.items():
         assert value.numel() == 1
         torch.testing.assert_close(padded[unit], value, atol=1e-5, rtol=1e-5)
     # the visible neighbour at the padding id is context: changing it changes the prediction beside it
     other = mb.lm.from_ids([0, 9, 11, 10, 2])
-    assert abs(float(run(lm, [other], [hidden[1:]], Budget(100))[0, 0]) - float(alone[0, 1])) > 1e-4
+    assert abs(float(run(lm, [other], [hidden[1:]], BatchLimits(100))[0, 0]) - float(alone[0, 1])) > 1e-4
 
 
 def test_row_4_scored_positions_are_said_and_special_tokens_are_context():
@@ -295,21 +296,21 @@ CPU_ERROR = RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocato
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), CPU_ERROR])
-def test_row_1_the_budget_halves_when_memory_runs_out_and_the_numbers_stay(error):
+def test_row_1_batches_halve_when_memory_runs_out_and_the_numbers_stay(error):
     module = Hungry(30, error)
     lm = mb.lm.masked_diffusion(module, mask_token_id=support.MASK)
     text = mb.lm.from_ids([5, 6, 7, 8, 9])
     masks = all_subsets(5)[1:]
     expected = support.reference_log_probs(module.inner, text, masks)
     module.sizes.clear()
-    got = mb.lm.TextConditional(lm, text, budget=Budget(100)).evaluate(masks)
+    got = mb.lm.TextConditional(lm, text, batch=BatchLimits(100)).evaluate(masks)
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
     del module.sizes[0]  # the size of the vocabulary was asked for
     assert module.sizes[:3] == [100, 50, 25], "halved, then tried again"
     assert max(module.sizes[2:]) <= 30, "and not raised again"
     module.limit = 4
     with pytest.raises(BudgetError, match="one text of 5 tokens does not fit"):
-        mb.lm.TextConditional(lm, text, budget=Budget(100)).evaluate(masks)
+        mb.lm.TextConditional(lm, text, batch=BatchLimits(100)).evaluate(masks)
 
 
 def test_other_errors_are_not_taken_for_memory():

@@ -59,7 +59,7 @@ def test_a_model_runs_through_it_while_it_is_scored_and_at_no_other_time(counted
     assert counted == []
     with lm.evaluating():
         inside = lm.module(input_ids=ids).logits
-    assert len(counted) > 10 * fast.available()
+    assert (len(counted) > 10) == fast.available()
     torch.testing.assert_close(inside, plain, atol=1e-5, rtol=1e-5)
     counted.clear()
     lm.module(input_ids=ids).logits.sum().backward()

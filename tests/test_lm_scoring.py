@@ -10,7 +10,7 @@ import torch
 
 import mpt_bayes as mb
 from mpt_bayes.errors import ArgumentError, DataError, EstimandError
-from mpt_bayes.lm.batches import Budget, Work, plan
+from mpt_bayes.lm.batches import BatchLimits, Work, batched
 from mpt_bayes.masks import (
     EnumeratedEnds,
     Exhaustive,
@@ -96,7 +96,7 @@ def test_row_2_numbers_do_not_depend_on_batches_order_or_company():
     lm = support.tiny_lm()
     whole = mb.lm.score(lm, SENTENCES, budget=32)
     for rows in (1, 7, 64):
-        part = mb.lm.score(lm, SENTENCES, budget=32, batch=Budget(4096, rows=rows))
+        part = mb.lm.score(lm, SENTENCES, budget=32, batch=BatchLimits(4096, rows=rows))
         np.testing.assert_allclose(part.total.per_row, whole.total.per_row, atol=1e-5)
     backwards = mb.lm.score(lm, SENTENCES[::-1], budget=32)
     np.testing.assert_allclose(backwards.total.per_row[::-1], whole.total.per_row, atol=1e-5)
@@ -142,7 +142,7 @@ def test_row_16_sizes_vary_within_a_batch():
     lm = support.tiny_lm()
     text = lm.encode(SENTENCES[0])
     hidden = StratifiedSizes(64).draw(text.dim, mb.lm.scoring.Stream(0)).hidden
-    (batch,) = plan([Work(text, hidden, hidden)], Budget(4096), lm.vocabulary_size)
+    (batch,) = batched([Work(text, hidden, hidden)], BatchLimits(4096), lm.vocabulary_size)
     sizes = {int(hidden[mask].sum()) for _, mask in batch.units}
     assert sizes == {1, 2, 3, 4, 5, 6}
 
@@ -287,6 +287,7 @@ def test_the_rate_curve_averages_texts_of_different_lengths():
     ("options", "error", "words"),
     [
         ({"budget": 4, "design": PerSize(2)}, ArgumentError, "give one"),
+        ({"design": 64}, ArgumentError, "design is 64: expected a design of mpt_bayes.masks"),
         ({"design": FixedRate(0.15, 4)}, EstimandError, "visits every mask"),
         ({"budget": 0}, ArgumentError, "budget is 0"),
         ({"prompts": ["a"]}, ArgumentError, "prompts has 1 entries for 2 texts"),

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import mpt_bayes as mb
 from mpt_bayes.errors import DataError
-from mpt_bayes.lm.batches import Budget
+from mpt_bayes.lm.batches import BatchLimits
 from mpt_bayes.lm.store import UnitStore
 
 TEXTS = [*support.SENTENCES, "the cat sat on the mat a b d !", "un the bc mat sat cat a d b", "a b the cat on a mat"]
@@ -29,7 +29,7 @@ def scored(store, result, rank=0, world=1):
     if world > 1:
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         dist.init_process_group("gloo", init_method=f"file://{result}-rendezvous", rank=rank, world_size=world)
-    score = mb.lm.score(support.tiny_lm(), TEXTS, budget=60, seed=3, batch=Budget(4096, rows=4), store=store)
+    score = mb.lm.score(support.tiny_lm(), TEXTS, budget=60, seed=3, batch=BatchLimits(4096, rows=4), store=store)
     totals = {"per_row": score.total.per_row.tolist(), "se": score.total.standard_error}
     Path(f"{result}-{rank}").write_text(json.dumps(totals))
     if world > 1:
@@ -85,7 +85,7 @@ class Slow(torch.nn.Module):
 
 def test_row_14_an_interrupted_run_resumes_and_repeats_nothing(tmp_path):
     texts = [mb.lm.from_ids([5, 6, 7, 8, 9, 10]), mb.lm.from_ids([9, 9, 12])]
-    options = {"budget": 40, "batch": Budget(4096, rows=4)}
+    options = {"budget": 40, "batch": BatchLimits(4096, rows=4)}
     whole = mb.lm.masked_diffusion(Slow(), mask_token_id=support.MASK)
     expected = mb.lm.score(whole, texts, store=tmp_path / "whole", **options)
     n_forwards = whole.module.calls
@@ -146,9 +146,9 @@ def test_row_14_one_and_two_processes_agree(tmp_path, undisturbed):
 def test_row_14_the_store_serves_any_batch_size(tmp_path, undisturbed, rows):
     expected, _ = undisturbed
     lm = support.tiny_lm()
-    result = mb.lm.score(lm, TEXTS, budget=60, seed=3, batch=Budget(4096, rows=rows), store=tmp_path / "s")
+    result = mb.lm.score(lm, TEXTS, budget=60, seed=3, batch=BatchLimits(4096, rows=rows), store=tmp_path / "s")
     np.testing.assert_allclose(result.total.per_row, expected["per_row"], atol=1e-5)
-    again = mb.lm.score(lm, TEXTS[::-1], budget=60, seed=3, batch=Budget(50), store=tmp_path / "s")
+    again = mb.lm.score(lm, TEXTS[::-1], budget=60, seed=3, batch=BatchLimits(50), store=tmp_path / "s")
     assert again.total.per_row[::-1].tolist() == result.total.per_row.tolist(), "read back, not computed again"
 
 

@@ -204,6 +204,15 @@ def test_protein_sequences_are_read_letter_by_letter(tmp_path):
     corpus = pretraining.load_corpus(pretraining.CorpusConfig("fasta", path=str(path), length=5, held_out=2))
     assert "".join(corpus.held_out[0].tokens) == "EVQLV"
     assert len(corpus.blocks) == 3
+    path.write_text(">a first\nevq-lve.sggg\nLVQ*\n>b\nDIQMTQSPSSLSAS\n")
+    again = pretraining.load_corpus(pretraining.CorpusConfig("fasta", path=str(path), length=5, held_out=2))
+    assert torch.equal(again.blocks, corpus.blocks), "gaps and stops are no letters, as where sequences are scored"
+    path.write_text("EVQL\n>b\nDIQ\n")
+    with pytest.raises(DataError, match="line 1: a sequence before the first"):
+        pretraining.load_corpus(pretraining.CorpusConfig("fasta", path=str(path)))
+    path.write_bytes(b"caf\xe9\n")
+    with pytest.raises(DataError, match="is not UTF-8 text"):
+        pretraining.load_corpus(pretraining.CorpusConfig("text", path=str(path)))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def compare(
     masks_per_size: options.MasksPerSize = None,
     exhaustive: options.ExhaustiveFlag = False,
     budget: options.Budget = None,
-    target_se: options.TargetError = None,
+    target_standard_error: options.TargetError = None,
     latent_dim: options.LatentDim = 2,
     components: options.Components = 3,
     kernel: options.Kernel = "rbf",
@@ -29,7 +29,7 @@ def compare(
     plot: options.PlotTo = None,
 ) -> None:
     """The exact log marginal likelihood beside the cumulative masked-prediction score, per mask size and in total."""
-    has_budget = budget is not None or target_se is not None
+    has_budget = budget is not None or target_standard_error is not None
     design = options.design_from(orders, masks_per_size, exhaustive, has_budget=has_budget)
     table = options.data_from(data, standardise)
     with output.working("scoring") as clock:
@@ -39,7 +39,7 @@ def compare(
             fitted.x,
             design=design,
             n_evaluations=None if budget is None else budget * len(fitted.x),
-            target_standard_error=target_se,
+            target_standard_error=target_standard_error,
             generator=torch.Generator().manual_seed(seed),
             missing=missing,
         )

@@ -57,7 +57,7 @@ def curve(
             seed=seed,
             long_text=long_text,
             empty=empty,
-            batch=choices.batch_budget(loaded.device, batch_size),
+            batch=choices.batch_limits(loaded.device, batch_size),
             store=store,
         )
     if not reports:

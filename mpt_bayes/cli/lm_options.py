@@ -125,6 +125,6 @@ def texts_from(text: list[str] | None, source: Path | None, column: str, prompt_
     return Texts(tuple(text), tuple(str(row) for row in range(len(text))))
 
 
-def batch_budget(device: torch.device, rows: int | None) -> lm.Budget:
+def batch_limits(device: torch.device, rows: int | None) -> lm.BatchLimits:
     """What a forward pass may take."""
-    return lm.Budget.for_device(device, rows)
+    return lm.BatchLimits.for_device(device, rows)

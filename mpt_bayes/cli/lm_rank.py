@@ -12,6 +12,7 @@ from mpt_bayes.cli import options, output
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm import EncodedText, MaskedLM
 from mpt_bayes.lm.rank import RankTable, representation_rank
+from mpt_bayes.lm.readers import read_lines
 from mpt_bayes.report import number_table
 
 Models = Annotated[
@@ -62,7 +63,7 @@ def _loaded(name: str, source: Path | None) -> tuple[MaskedLM, list[EncodedText]
             raise ArgumentError(f"{name} is not a run of `lm pretrain`: say what text to represent with --input FILE")
         return model, texts
     try:
-        lines = source.read_text().splitlines()
+        lines = read_lines(source).texts
     except OSError as error:
         raise ArgumentError(f"--input {source} cannot be read: {error.strerror}") from error
     return model, [model.encode(line, row=row) for row, line in enumerate(lines) if line.strip()]

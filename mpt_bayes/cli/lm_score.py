@@ -54,7 +54,7 @@ def score(
             "names": texts.names,
             "long_text": long_text,
             "empty": empty,
-            "batch": choices.batch_budget(loaded.device, batch_size),
+            "batch": choices.batch_limits(loaded.device, batch_size),
             "store": store,
         }
         if variant is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, named
+from mpt_bayes.checks import Missing
 from mpt_bayes.errors import ArgumentError, NotFiniteError
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.budgeted import tally_budget
@@ -17,6 +17,7 @@ from mpt_bayes.estimation.missing import ObservedPart, observed_parts
 from mpt_bayes.estimation.scores import tally_masks, tally_orders
 from mpt_bayes.estimation.tally import Tally, combined
 from mpt_bayes.masks import Exhaustive, MaskDesign, OrderDesign
+from mpt_bayes.masks.base import checked_design
 from mpt_bayes.models.base import (
     ConditionalModel,
     HasExactCurve,
@@ -52,8 +53,8 @@ def part_tallies(
     per_row: bool = True,
 ) -> Iterator[tuple[ObservedPart, Tally]]:
     """The design on each part of the data; a score that is not finite is named by its row in the whole data."""
-    if not isinstance(design, MaskDesign | Budget):
-        raise ArgumentError(f"design is {named(design)}: expected a design of mpt_bayes.masks, e.g. RandomOrders(64)")
+    if not isinstance(design, Budget):
+        checked_design(design)
     for part in observed_parts(model, x, missing):
         if isinstance(design, Budget) and len(part.x) < len(x) and design.n_evaluations is None:
             raise ArgumentError("rows that miss different entries share no standard error: pass n_evaluations")

@@ -2,7 +2,7 @@
 
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.antibody import antibody, antibody_sequences
-from mpt_bayes.lm.batches import Budget
+from mpt_bayes.lm.batches import BatchLimits
 from mpt_bayes.lm.conditional import TextConditional
 from mpt_bayes.lm.loading import adapt, load, masked_diffusion, random_twin
 from mpt_bayes.lm.orders import OrderSpread, order_spread
@@ -15,7 +15,7 @@ from mpt_bayes.lm.text import EncodedText, encode, from_ids
 
 __all__ = [
     "ORDER_AGNOSTIC",
-    "Budget",
+    "BatchLimits",
     "CorpusScore",
     "EncodedText",
     "MaskedLM",

@@ -39,7 +39,7 @@ def antibody(*, device: str | torch.device = "cpu", dtype: torch.dtype = torch.f
     if missing:
         raise DependencyError(f"the installed antiberty lacks {missing[0]}: install antiberty==0.1.3")
     module.load_state_dict({key: weights[key] for key in module.state_dict()})  # its other heads are left out
-    vocabulary = (folder / "vocab.txt").read_text().split()
+    vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").split()
     return adapt(module.to(device=device, dtype=dtype), character_tokenizer(vocabulary), name="antiberty 0.1.3")
 
 
@@ -52,7 +52,7 @@ def antibody_sequences() -> dict[str, str]:
         >>> len(sequences), sequences["trastuzumab|VH"][:10]
         (14, 'EVQLVESGGG')
     """
-    text = resources.files("mpt_bayes").joinpath("data/antibodies.fasta").read_text()
+    text = resources.files("mpt_bayes").joinpath("data/antibodies.fasta").read_text(encoding="utf-8")
     records = [record.split("\n", 1) for record in text.split(">")[1:]]
     return {name.strip(): sequence.replace("\n", "") for name, sequence in records}
 

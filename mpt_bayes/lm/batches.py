@@ -17,7 +17,7 @@ from mpt_bayes.lm.text import EncodedText
 
 
 @dataclass(frozen=True)
-class Budget:
+class BatchLimits:
     """What one forward pass may take.
 
     Attributes:
@@ -36,7 +36,7 @@ class Budget:
             checked_count(getattr(self, name), name)
 
     @classmethod
-    def for_device(cls, device: torch.device, rows: int | None = None) -> Budget:
+    def for_device(cls, device: torch.device, rows: int | None = None) -> BatchLimits:
         """Enough to keep the device busy: more on an accelerator than on a CPU."""
         return cls(tokens=2048, rows=rows) if device.type == "cpu" else cls(tokens=2**16, logits=2**28, rows=rows)
 
@@ -61,10 +61,10 @@ class Batch:
     units: tuple[tuple[int, int], ...]
 
 
-def plan(works: Sequence[Work], budget: Budget, vocabulary_size: int) -> list[Batch]:
-    """All units in order of length, cut so that each batch is within the budget (one unit at least).
+def batched(works: Sequence[Work], limits: BatchLimits, vocabulary_size: int) -> list[Batch]:
+    """All units in order of length, cut so that each batch is within the limits (one unit at least).
 
-    The plan depends on the works and the budget alone, so a resumed run has the same batches.
+    The cut depends on the works and the limits alone, so a resumed run has the same batches.
     """
     by_length = sorted(range(len(works)), key=lambda w: len(works[w].text.ids))
     batches: list[Batch] = []
@@ -73,8 +73,8 @@ def plan(works: Sequence[Work], budget: Budget, vocabulary_size: int) -> list[Ba
     for w in by_length:
         length = len(works[w].text.ids)
         for mask, count in enumerate(works[w].scored.sum(1).tolist()):
-            full = (len(units) + 1) * length > budget.tokens or (n_scored + count) * vocabulary_size > budget.logits
-            if units and (full or len(units) == budget.rows):
+            full = (len(units) + 1) * length > limits.tokens or (n_scored + count) * vocabulary_size > limits.logits
+            if units and (full or len(units) == limits.rows):
                 batches.append(Batch(tuple(units)))
                 units, n_scored = [], 0
             units.append((w, mask))
@@ -83,11 +83,11 @@ def plan(works: Sequence[Work], budget: Budget, vocabulary_size: int) -> list[Ba
 
 
 class Runner:
-    """Runs batches of a model. Its budget halves whenever memory runs out, and stays so."""
+    """Runs batches of a model. Its limits halve whenever memory runs out, and stay so."""
 
-    def __init__(self, model: MaskedLM, budget: Budget) -> None:
+    def __init__(self, model: MaskedLM, limits: BatchLimits) -> None:
         self.model = model
-        self.budget = budget
+        self.limits = limits
 
     def run(self, works: Sequence[Work], batches: Sequence[Batch]) -> Iterator[tuple[Batch, list[Tensor]]]:
         """Each batch with, for each of its units, the (n_scored,) float32 log-probabilities on the CPU.
@@ -110,7 +110,7 @@ class Runner:
     def _launched(self, works: Sequence[Work], units: Sequence[tuple[int, int]]) -> list[Tensor]:
         """The units' log-probabilities, still on the device, in pieces that fit."""
         length = max(len(works[w].text.ids) for w, _ in units)
-        step = max(1, self.budget.tokens // length)
+        step = max(1, self.limits.tokens // length)
         done: list[Tensor] = []
         start = 0
         while start < len(units):
@@ -128,7 +128,7 @@ class Runner:
                         "dtype, long_text='windows', or a machine with more memory"
                     ) from error
             step = len(piece) // 2
-            self.budget = replace(self.budget, tokens=max(1, step * length))
+            self.limits = replace(self.limits, tokens=max(1, step * length))
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()

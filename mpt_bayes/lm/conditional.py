@@ -10,7 +10,7 @@ from torch import Tensor
 from mpt_bayes.checks import checked_data, checked_hidden
 from mpt_bayes.errors import DataError
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.batches import Budget, Runner, Work, plan
+from mpt_bayes.lm.batches import BatchLimits, Runner, Work, batched
 from mpt_bayes.lm.text import EncodedText
 from mpt_bayes.models.base import ConditionalModel
 
@@ -33,10 +33,10 @@ class TextConditional(ConditionalModel):
         Estimate(cumulative score: -25.1995 ± 0 nats, N=1, Exhaustive(max_masks=1048576))
     """
 
-    def __init__(self, model: MaskedLM, text: EncodedText, *, budget: Budget | None = None) -> None:
+    def __init__(self, model: MaskedLM, text: EncodedText, *, batch: BatchLimits | None = None) -> None:
         self.model = model
         self.text = model.checked(text)
-        self.budget = budget or Budget.for_device(model.device)
+        self._limits = batch or BatchLimits.for_device(model.device)
         self.x = text.ids[text.scored][None].to(model.device)
 
     @property
@@ -62,8 +62,8 @@ class TextConditional(ConditionalModel):
         masks = hidden.cpu()
         works = [Work(self.text.with_tokens(row), masks, masks) for row in x.cpu()]
         result = torch.zeros(len(x), *hidden.shape, dtype=torch.float64)
-        batches = plan(works, self.budget, self.model.vocabulary_size)
-        for batch, values in Runner(self.model, self.budget).run(works, batches):
+        batches = batched(works, self._limits, self.model.vocabulary_size)
+        for batch, values in Runner(self.model, self._limits).run(works, batches):
             for (row, mask), log_prob in zip(batch.units, values, strict=True):
                 result[row, mask, masks[mask]] = log_prob.to(torch.float64)
         return result.to(self.device)

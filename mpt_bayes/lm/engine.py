@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mpt_bayes.errors import DataError
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.batches import Batch, Budget, Runner, Work, plan
+from mpt_bayes.lm.batches import Batch, BatchLimits, Runner, Work, batched
 from mpt_bayes.lm.store import UnitStore
 from mpt_bayes.progress import report
 
@@ -20,7 +20,7 @@ UNITS_AT_ONCE: Final = 2**17
 
 
 def run_works(
-    model: MaskedLM, works: Iterable[Work], budget: Budget, store: UnitStore | None = None
+    model: MaskedLM, works: Iterable[Work], limits: BatchLimits, store: UnitStore | None = None
 ) -> Iterator[tuple[Work, Tensor]]:
     """Each work with its (P, D) float64 log-probabilities, 0 where not scored, in the order given.
 
@@ -38,22 +38,22 @@ def run_works(
         group.append(work)
         n_units += len(work.hidden)
         if n_units >= UNITS_AT_ONCE:
-            yield from zip(group, _run_group(model, group, budget, store), strict=True)
+            yield from zip(group, _run_group(model, group, limits, store), strict=True)
             group, n_units = [], 0
     if group:
-        yield from zip(group, _run_group(model, group, budget, store), strict=True)
+        yield from zip(group, _run_group(model, group, limits, store), strict=True)
 
 
-def _run_group(model: MaskedLM, works: Sequence[Work], budget: Budget, store: UnitStore | None) -> list[Tensor]:
+def _run_group(model: MaskedLM, works: Sequence[Work], limits: BatchLimits, store: UnitStore | None) -> list[Tensor]:
     rank, world = (dist.get_rank(), dist.get_world_size()) if _distributed() else (0, 1)
-    batches = plan(works, budget, model.vocabulary_size)
+    batches = batched(works, limits, model.vocabulary_size)
     mine = [batch for i, batch in enumerate(batches) if i % world == rank]
     values = _stored(works, mine, store)
     pending = [Batch(tuple(unit for unit in batch.units if unit not in values)) for batch in mine]
     total = sum(len(works[w].text.ids) for batch in mine for w, _ in batch.units)
     done = sum(len(works[w].text.ids) for w, _ in values)
     report(done, total)
-    for batch, results in Runner(model, budget).run(works, [batch for batch in pending if batch.units]):
+    for batch, results in Runner(model, limits).run(works, [batch for batch in pending if batch.units]):
         _check_finite(works, batch, results)
         if store is not None:
             store.append([(works[w].key, mask) for w, mask in batch.units], results)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_count
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.batches import Budget, Work
+from mpt_bayes.lm.batches import BatchLimits, Work
 from mpt_bayes.lm.engine import run_works
 from mpt_bayes.lm.rows import Text, encoded_rows
 from mpt_bayes.lm.store import UnitStore
@@ -83,7 +83,7 @@ def order_spread(
     seed: int = 0,
     prompts: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
-    batch: Budget | None = None,
+    batch: BatchLimits | None = None,
     store: str | Path | None = None,
 ) -> list[OrderSpread]:
     """The chain-rule log-probability of each text along random orders: D forward passes an order.
@@ -104,7 +104,7 @@ def order_spread(
     rows = encoded_rows(model, texts, prompts, names, "error", "error")
     works = (_order_work(row.pieces[0], n_orders, seed) for row in rows)
     kept = None if store is None else UnitStore.open(store, model=model.digest, seed=seed)
-    done = run_works(model, works, batch or Budget.for_device(model.device), kept)
+    done = run_works(model, works, batch or BatchLimits.for_device(model.device), kept)
     return [
         OrderSpread(row.name, values.reshape(n_orders, -1).sum(1).numpy(), len(values), seed)
         for row, (_, values) in zip(rows, done, strict=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.batches import Budget, Work
+from mpt_bayes.lm.batches import BatchLimits, Work
 from mpt_bayes.lm.corpus import Label, corpus_score
 from mpt_bayes.lm.engine import run_works
 from mpt_bayes.lm.reduction import PieceScore
@@ -33,7 +33,7 @@ def pseudo_log_likelihood(
     names: Sequence[str] | None = None,
     long_text: LongText = "error",
     empty: EmptyText = "error",
-    batch: Budget | None = None,
+    batch: BatchLimits | None = None,
     store: str | Path | None = None,
 ) -> CorpusScore:
     """Σ_j log p(x_j | the rest): the pseudo-log-likelihood (Salazar et al. 2020), with no sampling and no error.
@@ -65,7 +65,7 @@ def pseudo_log_likelihood(
     kept = None if store is None else UnitStore.open(store, model=model.digest)
     scores = {
         work.text.digest: PieceScore.of(work.text.digest, _each_counted_once(work), values)
-        for work, values in run_works(model, works, batch or Budget.for_device(model.device), kept)
+        for work, values in run_works(model, works, batch or BatchLimits.for_device(model.device), kept)
     }
     estimand = f"pseudo-log-likelihood ({variant})" + " given the prompt" * (prompts is not None)
     return corpus_score(model, rows, scores, Label(estimand, "every token once", seed=None, has_curve=False))

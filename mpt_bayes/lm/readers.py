@@ -54,7 +54,7 @@ def _read(path: Path, column: str, prompt_column: str | None) -> Texts:
     suffix = path.suffix.lower()
     if suffix in records:
         return _from_records(records[suffix](path), path, column, prompt_column)
-    plain = {".txt": _lines, ".fasta": read_fasta, ".fa": read_fasta, ".faa": read_fasta}
+    plain = {".txt": read_lines, ".fasta": read_fasta, ".fa": read_fasta, ".faa": read_fasta}
     if suffix not in plain:
         raise ArgumentError(f"{path.name!r} is not a .txt, .jsonl, .csv, .parquet or .fasta file, or a data-set folder")
     if prompt_column is not None:
@@ -66,7 +66,7 @@ def read_fasta(path: Path) -> Texts:
     """Sequences in upper case without gaps or stops (`-`, `.`, `*`), named by the whole header line.
 
     Raises:
-        DataError: letters before the first header.
+        DataError: letters before the first header, or not UTF-8.
     """
     names: list[str] = []
     parts: list[list[str]] = []
@@ -81,7 +81,12 @@ def read_fasta(path: Path) -> Texts:
     return Texts(tuple("".join(part) for part in parts), tuple(names))
 
 
-def _lines(path: Path) -> Texts:
+def read_lines(path: Path) -> Texts:
+    """One text a line, whatever the file's suffix, named by its number.
+
+    Raises:
+        DataError: not UTF-8.
+    """
     lines = _text_of(path).splitlines()
     return Texts(tuple(lines), tuple(str(row) for row in range(len(lines))))
 

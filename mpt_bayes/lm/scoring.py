@@ -11,7 +11,7 @@ from typing import Final
 from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import ArgumentError, EstimandError
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.batches import Budget, Work
+from mpt_bayes.lm.batches import BatchLimits, Work
 from mpt_bayes.lm.controlled import ControlledDraw, DesignDraw, Passes, passes_for
 from mpt_bayes.lm.corpus import Label, corpus_score
 from mpt_bayes.lm.engine import run_works
@@ -21,6 +21,7 @@ from mpt_bayes.lm.rows import EmptyText, Row, Text, encoded_rows
 from mpt_bayes.lm.store import UnitStore
 from mpt_bayes.lm.text import EncodedText, LongText
 from mpt_bayes.masks import CUMULATIVE_SCORE, MaskDesign
+from mpt_bayes.masks.base import checked_design
 from mpt_bayes.numerics.random import Stream
 
 ORDER_AGNOSTIC: Final = "expected order-agnostic log-likelihood"
@@ -42,7 +43,7 @@ def score(
     seed: int = 0,
     long_text: LongText = "error",
     empty: EmptyText = "error",
-    batch: Budget | None = None,
+    batch: BatchLimits | None = None,
     store: str | Path | None = None,
 ) -> CorpusScore:
     """The expected order-agnostic log-likelihood of each text, Σ_m S(m), with its standard error. Nats.
@@ -69,7 +70,8 @@ def score(
         store: a file of finished units; a run that was killed takes up where it was.
 
     Raises:
-        ArgumentError: more than one of budget, target and design; lists of different lengths; no texts.
+        ArgumentError: more than one of budget, target and design; a design that is none; lists of different lengths;
+            no texts.
         DataError: a text that is empty or too long (row named), a log-probability that is not finite.
         EstimandError: a design of another estimand.
 
@@ -107,7 +109,7 @@ def score_alike(
     seed: int = 0,
     long_text: LongText = "error",
     empty: EmptyText = "error",
-    batch: Budget | None = None,
+    batch: BatchLimits | None = None,
     store: str | Path | None = None,
 ) -> list[CorpusScore]:
     """`score` of several models of one tokenizer with the same masks, so that `a.minus(b)` has a small error.
@@ -127,6 +129,8 @@ def score_alike(
     """
     if sum(choice is not None for choice in (budget, target_standard_error, design)) > 1:
         raise ArgumentError("budget, target_standard_error and design are three ways to choose the masks: give one")
+    if design is not None:
+        checked_design(design)
     rows = encoded_rows(models[0], texts, prompts, names, long_text, empty)
     for other in models[1:]:
         for row in rows:
@@ -157,7 +161,7 @@ def score_pieces(
     choice_of: Callable[[EncodedText], Choice],
     *,
     seed: int,
-    batch: Budget | None = None,
+    batch: BatchLimits | None = None,
     store: str | Path | None = None,
 ) -> dict[str, PieceScore]:
     """Each distinct piece scored once, by digest."""
@@ -170,7 +174,7 @@ def score_pieces(
             draw = draws[text.digest] = _drawn(text, choice, seed)
             yield Work(text, draw.hidden, draw.hidden, key=f"{text.digest} {choice!r}")
 
-    done = run_works(model, works(), batch or Budget.for_device(model.device), kept)
+    done = run_works(model, works(), batch or BatchLimits.for_device(model.device), kept)
     return {work.text.digest: draws.pop(work.text.digest).reduced(work.text.digest, values) for work, values in done}
 
 
@@ -191,7 +195,7 @@ def _drawn(text: EncodedText, choice: Choice, seed: int) -> DesignDraw | Control
 
 
 def _allocated(
-    model: MaskedLM, rows: Sequence[Row], target: float, seed: int, batch: Budget | None
+    model: MaskedLM, rows: Sequence[Row], target: float, seed: int, batch: BatchLimits | None
 ) -> Callable[[EncodedText], Choice]:
     """Passes a text that make the corpus total's standard error about `target`, in proportion to a pilot's errors.
 

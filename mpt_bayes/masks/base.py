@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import named
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.numerics.random import Stream
 
@@ -139,6 +140,17 @@ class MaskDesign(ABC):
     @abstractmethod
     def estimand(self, dim: int) -> str:
         """What the weighted sum of scores estimates without bias; results with different estimands never mix."""
+
+
+def checked_design(design: Any) -> MaskDesign:
+    """The design itself, or one line that says what was passed in its place.
+
+    Raises:
+        ArgumentError: a number, the class instead of an object, an objective of the same name, anything else.
+    """
+    if not isinstance(design, MaskDesign):
+        raise ArgumentError(f"design is {named(design)}: expected a design of mpt_bayes.masks, e.g. RandomOrders(64)")
+    return design
 
 
 class CumulativeDesign(MaskDesign):

@@ -18,6 +18,7 @@ from mpt_bayes.errors import DataError
 from mpt_bayes.lm.pretraining.config import CorpusConfig
 from mpt_bayes.lm.pretraining.languages import BLOCK, Language, cyclic_language, table_language
 from mpt_bayes.lm.pretraining.tokenizers import residue_tokenizer, train_tokenizer
+from mpt_bayes.lm.readers import read_fasta, read_lines
 from mpt_bayes.lm.text import EncodedText, from_ids
 from mpt_bayes.numerics.random import Stream
 
@@ -168,25 +169,12 @@ def _documents(config: CorpusConfig) -> Iterator[str]:
     elif config.kind == "docstrings":
         yield from (text for _, text in library_docstrings())
     else:
+        read = read_lines if config.kind == "text" else read_fasta
         try:
-            lines = Path(config.path).read_text().splitlines()
+            texts = read(Path(config.path)).texts
         except OSError as error:
             raise DataError(f"corpus.path {config.path!r} cannot be read: {error.strerror}") from error
-        if config.kind == "text":
-            yield from (line for line in lines if line.strip())
-        else:
-            yield from _fasta(lines)
-
-
-def _fasta(lines: list[str]) -> Iterator[str]:
-    sequence: list[str] = []
-    for line in [*lines, ">"]:
-        if line.startswith(">"):
-            if sequence:
-                yield "".join(sequence)
-            sequence = []
-        else:
-            sequence.append(line.strip().upper())
+        yield from (text for text in texts if text.strip())
 
 
 def library_docstrings() -> Iterator[tuple[Path, str]]:

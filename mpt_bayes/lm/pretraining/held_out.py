@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.lm.adapter import MaskedLM
-from mpt_bayes.lm.batches import Budget, Runner, Work, plan
+from mpt_bayes.lm.batches import BatchLimits, Runner, Work, batched
 from mpt_bayes.lm.pretraining.languages import Language
 from mpt_bayes.lm.text import EncodedText
 from mpt_bayes.masks import PerSize
@@ -111,9 +111,9 @@ class HeldOut:
     def score(self, model: MaskedLM) -> HeldOutScores:
         """The network's own log-probabilities, one forward pass for each sequence and mask."""
         works = [Work(text, masks, masks) for text, masks in zip(self.texts, self.hidden, strict=True)]
-        budget = Budget.for_device(model.device)
+        limits = BatchLimits.for_device(model.device)
         scores = np.empty((len(works), self.dim))
-        for batch, values in Runner(model, budget).run(works, plan(works, budget, model.vocabulary_size)):
+        for batch, values in Runner(model, limits).run(works, batched(works, limits, model.vocabulary_size)):
             for (row, mask), log_prob in zip(batch.units, values, strict=True):
                 scores[row, mask] = float(log_prob.to(torch.float64).mean())
         return HeldOutScores(scores)

@@ -61,14 +61,14 @@ class RunFolder:
         if written.exists():
             if not resume:
                 raise ArgumentError(f"{self.path} holds a run already: pass resume, or choose another folder")
-            if written.read_text() != content:
+            if written.read_text(encoding="utf-8") != content:
                 raise ArgumentError(f"{self.path} holds a run of another configuration: resume with {written}")
         self.path.mkdir(parents=True, exist_ok=True)
-        written.write_text(content)
+        written.write_text(content, encoding="utf-8")
         self._write("versions.json", _versions())
         step = max(self._complete_steps(), default=0)
         rows = [row for row in self.rows() if row["step"] <= step and step > 0]
-        self._metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self._metrics.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return step
 
     def checkpoint(self, step: int) -> Path:
@@ -83,14 +83,14 @@ class RunFolder:
     def add(self, row: dict[str, Any]) -> None:
         """One line of metrics, on disk at once."""
         if self.writes:
-            with self._metrics.open("a") as file:
+            with self._metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
     def rows(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The lines of metrics, of one kind or all; a last line cut short by a kill is left out."""
         if not self._metrics.exists():
             return []
-        text = self._metrics.read_text()
+        text = self._metrics.read_text(encoding="utf-8")
         lines = text[: text.rfind("\n") + 1].splitlines()
         rows = [json.loads(line) for line in lines]
         return [row for row in rows if kind in (None, row["kind"])]
@@ -134,11 +134,11 @@ class RunFolder:
         return [int(marker.parent.name.removeprefix("checkpoint-")) for marker in found]
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        (self.path / name).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+        (self.path / name).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            content: dict[str, Any] = json.loads((self.path / name).read_text())
+            content: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
         except OSError as error:
             raise ArgumentError(f"{self.path / name} cannot be read: is there a finished run?") from error
         return content

@@ -38,10 +38,10 @@ class Study:
             ArgumentError: not there, not TOML, or a field that is unknown, missing or of the wrong type (named).
         """
         try:
-            table = tomllib.loads(path.read_text())
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ArgumentError(f"{path} cannot be read: {error.strerror}") from error
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ArgumentError(f"{path} is not TOML: {error}") from error
         return cls.from_dict(table)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from torch import Tensor, nn
 from mpt_bayes.errors import ModelError, MptBayesWarning
 from mpt_bayes.lm.linear import OneDnnLinear
 from mpt_bayes.lm.text import EncodedText, encode
+
+CACHED_ROWS: Final = 32
+"""Rows of logits normalised at a time on a CPU: so few that they stay in its cache, which takes half the time."""
 
 
 @final
@@ -126,8 +129,10 @@ class MaskedLM:
         `ids` hold the mask token where hidden; `attention` (B, L) is None when no row is padded. Log-softmax in
         float32, over the vocabulary at those places only.
         """
-        logits = self._logits_at(ids, attention, places[:, 0], places[:, 1]).float()
-        return logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
+        logits = self._logits_at(ids, attention, places[:, 0], places[:, 1])
+        rows = CACHED_ROWS if logits.device.type == "cpu" else max(1, len(logits))
+        parts = zip(logits.split(rows), targets.split(rows), strict=True)
+        return torch.cat([_log_prob(part.float(), target) for part, target in parts])
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -185,6 +190,10 @@ class MaskedLM:
                 self.shifted_logits, self.position_offset = shifted, offset
         tolerance = 100 * torch.finfo(self.dtype).eps * float(full.abs().max() + 1)
         return narrow.shape == full[columns].shape and bool((narrow - full[columns]).abs().max() <= tolerance)
+
+
+def _log_prob(logits: Tensor, targets: Tensor) -> Tensor:
+    return logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
 
 
 def _logits(output: Any) -> Tensor:

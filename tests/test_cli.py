@@ -39,7 +39,7 @@ def test_json_is_all_there_is_on_standard_output(table, capsys):
         (["compare", "gaussian"], "--data"),
         (["compare", "gaussian", "--data", "TABLE", "--orders", "4", "--exhaustive"], "choose one"),
         (["compare", "gaussian", "--data", "TABLE", "--orders", "4", "--budget", "50"], "or a design"),
-        (["compare", "gaussian", "--data", "TABLE", "--budget", "0"], "n_evaluations is 0"),
+        (["compare", "gaussian", "--data", "TABLE", "--budget", "0"], "'--budget'"),
         (["attribution", "gaussian", "--data", "TABLE", "--orders", "4", "--exhaustive"], "choose one"),
         (["compare", "gaussian", "--data", "TABLE", "--ridge", "-1"], "--ridge is -1"),
     ],

@@ -32,7 +32,7 @@ MasksPerSize = Annotated[int | None, typer.Option(help="Independent masks for ev
 ExhaustiveFlag = Annotated[bool, typer.Option("--exhaustive", help="Every mask, exactly; up to about D = 20.")]
 Budget = Annotated[
     int | None,
-    typer.Option(help="Masks chosen adaptively, instead of orders: for models without a fast path for these."),
+    typer.Option(help="Masks chosen adaptively, instead of orders: for models without a fast path for these.", min=1),
 ]
 TargetError = Annotated[
     float | None,

@@ -82,7 +82,7 @@ def test_another_seed_trains_another_network_for_the_same_held_out_set(study, tm
     [
         (["pretrain", "absent.toml", "--out", "x"], "absent.toml cannot be read"),
         (["pretrain", "STUDY", "--out", "x", "--only", "gpt"], "--only gpt is no variant"),
-        (["rank", "ABSENT"], "cannot be loaded"),
+        (["rank", "ABSENT"], "there is no folder"),
         (["rank", "RUN", "--input", "absent.txt"], "absent.txt cannot be read"),
     ],
 )

@@ -62,8 +62,8 @@ def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iter
         ArgumentError: another value of `missing`.
     """
     checked_missing(missing)
-    present = ~x.isnan() if x.is_floating_point() and x.ndim == 2 else torch.ones_like(x, dtype=torch.bool)
-    if missing == "error" or bool(present.all()) or x.shape[1] != model.dim:
+    complete = missing == "error" or x.ndim != 2 or x.shape[1] != model.dim or not bool(x.isnan().any())
+    if complete:
         everything = torch.arange(model.dim, device=x.device)
         yield ObservedPart(torch.arange(len(x), device=x.device), everything, x, model)  # the model's door names faults
         return

@@ -55,36 +55,30 @@ class Tally:
         scores = sums / weight_at
         residual = weight * (mask_totals - scores[size]) / weight_at[size]
         strata = list(_strata(sampling, contribution, residual, dim))
-        tally = cls._of(strata, scores, sums, per_row, len(sampling))
-        return replace(tally, score_variances=torch.where(weight_at > 0, tally.score_variances, torch.nan))
+        score_variances, score_quartics = _summed([s.variance_of_scores() for s in strata], sums)
+        return cls(
+            scores,
+            torch.where(weight_at > 0, score_variances, torch.nan),
+            score_quartics,
+            sums.cumsum(0),
+            *_summed([s.variance_of_partials() for s in strata], sums),
+            per_row,
+            len(sampling) * len(per_row),
+        )
 
     @classmethod
     def of_orders(cls, totals: Tensor, cluster: Tensor, per_row: Tensor) -> Tally:
-        """From the (n, D) curves of whole orders summed over rows, and their (n,) clusters: as `sampled`, sooner."""
+        """From the (n, D) curves of whole orders summed over rows, and their (n,) clusters: as `sampled`, sooner, since
+        every cluster holds every size."""
         n, dim = totals.shape
         scores = totals.mean(0)
         values, residuals = totals / n, (totals - scores) / n
         names, place = cluster.unique(return_inverse=True)
         if len(names) < n:
             values, residuals = (totals.new_zeros(len(names), dim).index_add(0, place, v) for v in (values, residuals))
-        holds = torch.full((dim,), len(names))
-        return cls._of([_Stratum(values, residuals, holds, 1.0)], scores, scores, per_row, totals.numel())
-
-    @classmethod
-    def _of(cls, strata: list[_Stratum], scores: Tensor, sums: Tensor, per_row: Tensor, n_masks: int) -> Tally:
-        """From strata, S(m) and the terms of the partial sums, both (D,)."""
-        score_variances, score_quartics = _summed([s.variance_of_scores() for s in strata], sums)
-        partial_variances, partial_quartics = _summed([s.variance_of_partials() for s in strata], sums)
-        return cls(
-            scores=scores,
-            score_variances=score_variances,
-            score_quartics=score_quartics,
-            partials=sums.cumsum(0),
-            partial_variances=partial_variances,
-            partial_quartics=partial_quartics,
-            per_row=per_row,
-            n_evaluations=n_masks * len(per_row),
-        )
+        sums = values.cumsum(1)
+        of_scores, of_partials = (_variance_of_sum(v) for v in (residuals, sums - sums.mean(0)))
+        return cls(scores, *of_scores, scores.cumsum(0), *of_partials, per_row, totals.numel() * len(per_row))
 
     def __add__(self, other: Tally) -> Tally:
         """The sum over independent groups of rows, which may have different numbers of observed coordinates.
@@ -133,6 +127,14 @@ _INNER = ("score_inner_variances", "partial_inner_variances")
 def combined(tallies: list[Tally]) -> Tally:
     """The sum of tallies of independent groups of rows."""
     return reduce(Tally.__add__, tallies)
+
+
+def _variance_of_sum(deviations: Tensor) -> tuple[Tensor, Tensor]:
+    """(D,) from the (C, D) deviations of C independent terms: the variance of their sum, NaN for one term, and
+    v² / (C - 1)."""
+    free = len(deviations) - 1
+    v = deviations.square().sum(0) * ((free + 1) / free if free else torch.nan)
+    return v, v.square() / max(1, free)
 
 
 class _Stratum(NamedTuple):

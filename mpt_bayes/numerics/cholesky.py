@@ -18,7 +18,7 @@ def cholesky(matrices: Tensor, what: str, *, upper: bool = False) -> Tensor:
     """
     factors: Tensor
     factors, info = torch.linalg.cholesky_ex(matrices, upper=upper)
-    if bool((info != 0).any()):
+    if bool(info.any()):
         failed = matrices.reshape(-1, *matrices.shape[-2:])[int((info.reshape(-1) != 0).nonzero()[0])].detach()
         if not bool(failed.isfinite().all()):
             raise NotPositiveDefiniteError(

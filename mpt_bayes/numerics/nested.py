@@ -80,13 +80,19 @@ def whitened(correlation: Tensor, rows: Tensor, orders: Tensor, what: str, *, ch
     `check` judges whether the matrix is too nearly singular for its type; one chunk of orders is enough.
     """
     dim = len(correlation)
-    permuted = correlation[orders].gather(2, orders[:, None, :].expand(-1, dim, -1))
+    permuted = _rows_of(correlation, orders).gather(2, orders[:, None, :].expand(-1, dim, -1))
     lower = cholesky(permuted.mT, what, upper=True).mT  # both transpositions spare LAPACK's column order a copy
     del permuted  # at N = 5,000 every matrix counts
     if check:
         check_condition(correlation.detach(), lower[0].detach(), what)
-    alpha = torch.linalg.solve_triangular(lower, rows[orders], upper=False).flip(1)
+    alpha = torch.linalg.solve_triangular(lower, _rows_of(rows, orders), upper=False).flip(1)
     return lower.flatten(1).flip(1).view_as(lower), alpha
+
+
+def _rows_of(matrix: Tensor, orders: Tensor) -> Tensor:
+    """matrix[orders], copied row by row."""
+    rows: Tensor = matrix.index_select(0, orders.flatten()).unflatten(0, orders.shape)
+    return rows
 
 
 def tails(factor: Tensor, blocks: list[Columns]) -> Iterator[Tails]:
@@ -104,7 +110,7 @@ def _running(increments: Tensor, carry: Tensor) -> Tensor:
     """Running sums along the last axis, going on from `carry` (the rows that earlier blocks had)."""
     if carry.shape[-1]:
         increments[..., : carry.shape[-1], 0] += carry
-    return increments.cumsum(-1)
+    return increments.cumsum_(-1)
 
 
 def sum_after(values: Tensor) -> Tensor:
@@ -118,15 +124,9 @@ def sum_logs(values: Tensor) -> Tensor:
     Products of eight conditional variances of a correlation matrix stay far inside the range of the type whenever the
     matrix passes the condition check.
     """
-    total = None
-    for _ in range(3):
-        half = values.shape[-2] // 2
-        if values.shape[-2] % 2:
-            rest = values[..., -1, :].log()
-            total = rest if total is None else total + rest
-        values = values[..., :half, :] * values[..., half : 2 * half, :]
-    logs = values.log().sum(-2)
-    return logs if total is None else total + logs
+    by_eights, rest = values.tensor_split([values.shape[-2] // 8 * 8], -2)
+    logs: Tensor = by_eights.unflatten(-2, (-1, 8)).prod(-2).log().sum(-2) + rest.prod(-2).log()
+    return logs
 
 
 def row_quadratics(block: Tails, alpha: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,12 +143,12 @@ def moment_quadratics(block: Tails, factor: Tensor, alpha: Tensor, carry: Tensor
     triangle of C with half its diagonal: two matrix products, whatever the number of rows.
     """
     lo, hi = block.at.lo, block.at.hi
-    moments = alpha[:, :hi] @ alpha[:, lo:hi].mT
+    moments = torch.bmm(alpha[:, :hi], alpha[:, lo:hi].mT)
     moments[:, lo:] *= block.at.half
-    product = factor[:, lo:hi, lo:hi] @ moments[:, lo:]  # the rows below have no earlier columns
+    product = torch.bmm(factor[:, lo:hi, lo:hi], moments[:, lo:])  # the rows below have no earlier columns
     if lo:
-        product = torch.cat([factor[:, :lo, :hi] @ moments, product], 1)
-    residual = _running(block.factor * product, carry)
+        product = torch.cat([torch.bmm(factor[:, :lo, :hi], moments), product], 1)
+    residual = _running(product.mul_(block.factor), carry)
     return residual / block.variance, residual[..., -1]
 
 

@@ -5,6 +5,7 @@ Orders are worked on in chunks whose matrices stay in cache. All of it is differ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,7 +37,7 @@ def chunks_of(orders: Tensor) -> tuple[Tensor, ...]:
     its threads (found by trial from D = 50 to 400)."""
     dim = orders.shape[1]
     most = 2 * max(2**16 // dim**2, 640 // dim) if orders.device.type == "cpu" else _MEMORY_ELEMENTS // dim**2
-    parts: tuple[Tensor, ...] = orders.split(max(1, most))
+    parts: tuple[Tensor, ...] = orders.tensor_split(math.ceil(len(orders) / max(1, most)))
     return parts
 
 

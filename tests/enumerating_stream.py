@@ -29,9 +29,6 @@ class EnumeratingStream:
         options = list(permutations(range(length)))
         return torch.tensor([options[self._tree.choose([1 / len(options)] * len(options))] for _ in range(count)])
 
-    def child_permutations(self, count, length):
-        return torch.cat([self.child(k).permutations(1, length) for k in range(count)])
-
     def integers(self, high, count):
         self._tree.claim(self._path)
         return torch.tensor([self._tree.choose([1 / high] * high) for _ in range(count)])

@@ -30,8 +30,14 @@ def test_one_order_has_no_standard_error():
     assert bool(tally.score_variances.isnan().all())
 
 
-def test_orders_drawn_together_are_those_drawn_one_by_one():
-    stream = Stream(5).child("masks")
-    together = stream.child_permutations(6, 9)
-    assert torch.equal(together, torch.cat([stream.child(k).permutations(1, 9) for k in range(6)]))
-    assert torch.equal(together[:2], stream.child_permutations(2, 9))
+@pytest.mark.parametrize(
+    ("fewer", "more"),
+    [
+        (mb.masks.RandomOrders(2), mb.masks.RandomOrders(6)),
+        (mb.masks.AntitheticOrders(2), mb.masks.AntitheticOrders(6)),
+        (mb.masks.CyclicOrders(1, 3), mb.masks.CyclicOrders(4, 3)),
+    ],
+)
+def test_the_first_orders_are_the_same_whatever_their_number(fewer, more):
+    first, longer = (design.draw_orders(9, Stream(5)).orders for design in (fewer, more))
+    assert torch.equal(longer[: len(first)], first)

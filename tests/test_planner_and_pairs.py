@@ -82,7 +82,7 @@ def test_fast_path_of_both_models_is_used_and_agrees():
     ppca = mb.models.PPCA(torch.ones(6, 1, dtype=torch.float64), 0.3)
     table = mb.masks.RandomOrders(5)
     fast = mb.score_difference(ppca, ppca, x, other_x=x + 1, design=table)
-    dense = mb.models.Gaussian(torch.zeros(6), torch.ones(6, 6).double() + 0.3 * torch.eye(6))
+    dense = mb.models.Gaussian(torch.zeros(6), torch.ones(6, 6).double() + 0.3 * torch.eye(6).double())
     slow = mb.score_difference(dense, dense, x, other_x=x + 1, design=table)
     assert fast.value == pytest.approx(slow.value, abs=1e-9)
 

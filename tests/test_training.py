@@ -80,7 +80,7 @@ def test_ppca_reaches_the_closed_form_maximum(objective):
     x = published(600)
     best = mb.models.PPCA(latent_dim=2).fit(x)
     maximum = float(best.log_marginal_likelihood(x).mean())
-    settings = TrainingSettings(epochs=250, learning_rate=5e-2, final_learning_rate=1e-3)
+    settings = TrainingSettings(epochs=500, learning_rate=5e-2, final_learning_rate=1e-3)
     result = train(initial_ppca(x, 2), x, objective, settings=settings)
     assert maximum - 0.01 < result.log_marginal_likelihood <= maximum + 1e-9
     assert result.history[0].log_marginal_likelihood < maximum - 0.5

@@ -33,9 +33,9 @@ class RandomOrders(OrderDesign):
         checked_count(self.n_orders, "n_orders")
 
     def draw_orders(self, dim: int, stream: Stream) -> OrderBatch:
-        """One stream an order: order k is the same whatever `n_orders`."""
+        """Order k is the same whatever `n_orders`."""
         return OrderBatch(
-            orders=stream.child_permutations(self.n_orders, dim),
+            orders=stream.permutations(self.n_orders, dim),
             cluster=torch.arange(self.n_orders),
         )
 
@@ -64,8 +64,8 @@ class AntitheticOrders(OrderDesign):
             raise ArgumentError(f"n_orders is {self.n_orders}: antithetic orders come in pairs, pass an even number")
 
     def draw_orders(self, dim: int, stream: Stream) -> OrderBatch:
-        """One stream a pair."""
-        first = stream.child_permutations(self.n_orders // 2, dim)
+        """A pair is the same whatever `n_orders`."""
+        first = stream.permutations(self.n_orders // 2, dim)
         return OrderBatch(
             orders=torch.stack([first, first.flip(1)], 1).reshape(-1, dim),
             cluster=torch.arange(len(first)).repeat_interleave(2),
@@ -93,11 +93,11 @@ class CyclicOrders(OrderDesign):
         checked_count(self.rotations, "rotations", 2)
 
     def draw_orders(self, dim: int, stream: Stream) -> OrderBatch:
-        """One stream a cycle."""
+        """A cycle is the same whatever `n_cycles`."""
         shifts = spaced(min(self.rotations, dim), dim)
         places = (torch.arange(dim) + shifts[:, None]) % dim
         return OrderBatch(
-            orders=stream.child_permutations(self.n_cycles, dim)[:, places].reshape(-1, dim),
+            orders=stream.permutations(self.n_cycles, dim)[:, places].reshape(-1, dim),
             cluster=torch.arange(self.n_cycles).repeat_interleave(len(shifts)),
         )
 

@@ -44,16 +44,10 @@ class Stream:
     # space by answering them with every outcome in turn. Call at most one of them on a stream: take a child for more.
 
     def permutations(self, count: int, length: int) -> Tensor:
-        """(count, length) int64: independent uniform permutations of 0..length-1."""
-        return torch.rand(count, length, dtype=torch.float64, generator=self.generator()).argsort(1)
-
-    def child_permutations(self, count: int, length: int) -> Tensor:
-        """(count, length) int64: row k is the permutation that child k draws; one generator serves all, reseeded."""
-        generator = torch.Generator()
-        keys = torch.empty(count, length, dtype=torch.float64)
-        for child, row in enumerate(keys.unbind()):
-            row.uniform_(generator=generator.manual_seed(self.child(child)._number()))
-        return keys.argsort(1)
+        """(count, length) int64: independent uniform permutations of 0..length-1; the first ones are the same whatever
+        `count`."""
+        keys = torch.rand(count, length, dtype=torch.float64, generator=self.generator())
+        return torch.from_numpy(keys.numpy().argsort(1))  # several times faster on short rows than torch
 
     def integers(self, high: int, count: int) -> Tensor:
         """(count,) int64: independent, uniform on 0..high-1."""

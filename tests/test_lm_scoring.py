@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import mpt_bayes as mb
-from mpt_bayes.errors import ArgumentError, DataError, EstimandError
+from mpt_bayes.errors import ArgumentError, DataError, EstimandError, MptBayesWarning
 from mpt_bayes.lm.batches import BatchLimits, Work, batched
 from mpt_bayes.masks import (
     EnumeratedEnds,
@@ -189,15 +189,15 @@ def test_row_6_lists_keep_their_places_and_windows_add_up():
     long = "the cat sat on the mat " * 6
     with pytest.raises(DataError, match=r"row 1 has 38 tokens"):
         mb.lm.score(lm, ["cat", long])
-    windows = mb.lm.score(lm, ["cat", long, "cat"], long_text="windows", budget=8)
+    windows = mb.lm.score(lm, ["cat", long, "cat"], long_text="windows", budget=16)
     assert len(windows) == 3
     assert len(windows[1].tokens) == 36
     assert windows[1].curve is None
     assert "2 windows" in windows[1].total.note
-    halves = [mb.lm.score(lm, ["the cat sat on the mat " * 3], budget=8) for _ in range(2)]
+    halves = [mb.lm.score(lm, ["the cat sat on the mat " * 3], budget=16) for _ in range(2)]
     assert windows[1].total.value == pytest.approx(sum(h.total.value for h in halves), abs=1e-5)
     assert windows[1].standard_error == pytest.approx(2 * halves[0].total.standard_error, rel=1e-4), "one draw, twice"
-    short = mb.lm.score(lm, [long], long_text="truncate", budget=8)
+    short = mb.lm.score(lm, [long], long_text="truncate", budget=16)
     assert len(short[0].tokens) == 18
     assert "last 18 tokens are not scored" in short[0].total.note
 
@@ -244,6 +244,19 @@ def test_shares_sum_to_the_total_and_have_honest_errors():
     assert np.all((claimed / spread > 0.7) & (claimed / spread < 1.4))
 
 
+def test_few_passes_are_warned_of_once_and_noted_where_they_were_too_few():
+    lm, other = support.tiny_lm(), support.tiny_lm(seed=1)
+    with pytest.warns(MptBayesWarning, match=r"budget is 15: .* pass budget=16 or more") as warned:
+        one, two = mb.lm.score_alike([lm, other], ["the cat sat on the mat", "a b", "a cat on the mat"], budget=15)
+    assert len(warned) == 1
+    for estimate in (one.total, one[0].total, one[2].total, one.minus(two)):
+        assert "15 passes a text, fewer than 16" in estimate.note
+        assert "fewer" in estimate.to_dict()["note"]
+    assert one[1].total.note == "", "both of its tokens' three masks fit: exact"
+    assert mb.lm.score(lm, ["the cat sat on the mat"], budget=16).total.note == ""
+    assert mb.lm.score(lm, ["a b"], budget=3).total.note == ""
+
+
 def test_a_target_standard_error_is_about_met_without_the_pilot_in_the_estimate():
     lm = support.tiny_lm(seed=3)
     texts = [
@@ -262,7 +275,7 @@ def test_a_target_standard_error_is_about_met_without_the_pilot_in_the_estimate(
 
 def test_results_are_json_without_nan_and_frames():
     lm = support.tiny_lm()
-    result = mb.lm.score(lm, [*SENTENCES, ""], names=list("abcde"), budget=4, empty="skip")
+    result = mb.lm.score(lm, [*SENTENCES, ""], names=list("abcde"), budget=16, empty="skip")
     document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert document["total"]["estimand"] == mb.lm.ORDER_AGNOSTIC
     assert document["skipped"] == [{"row": 4, "name": "e", "reason": "the text is empty"}]

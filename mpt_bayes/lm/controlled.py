@@ -26,7 +26,7 @@ from mpt_bayes.numerics.combinatorics import log_binomial
 from mpt_bayes.numerics.random import Stream
 
 FEWEST = 16
-"""Below this number of passes there is too little to fit control variates to."""
+"""Below this number of passes there is too little to fit control variates to, or to see how far masks scatter."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,13 @@ class Passes:
 
     number: int
 
+    def enumerates(self, dim: int) -> bool:
+        """Whether every mask is taken."""
+        return dim < 20 and 2**dim - 1 <= self.number
+
     def draw(self, dim: int, stream: Stream) -> DesignDraw | ControlledDraw:
         """The masks, a function of the stream alone."""
-        if dim < 20 and 2**dim - 1 <= self.number:
+        if self.enumerates(dim):
             return DesignDraw(Exhaustive().draw(dim, stream))
         if self.number < FEWEST:
             few: MaskDesign = StratifiedSizes(self.number) if self.number >= 8 else UniformSize(self.number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,12 +19,13 @@ from mpt_bayes.results import Estimate
 
 @dataclass(frozen=True)
 class Label:
-    """What was measured and how, in words; `has_curve` where S(m) is part of it."""
+    """What was measured and how, in words; `has_curve` where S(m) is part of it; `note` on the sum over texts."""
 
     estimand: str
     design: str
     seed: int | None
     has_curve: bool = True
+    note: str = ""
 
 
 def corpus_score(model: MaskedLM, rows: Sequence[Row], scores: dict[str, PieceScore], label: Label) -> CorpusScore:
@@ -41,7 +42,7 @@ def corpus_score(model: MaskedLM, rows: Sequence[Row], scores: dict[str, PieceSc
         results.append(_text_score(row, pieces, label))
     scored = [result for result in results if isinstance(result, TextScore)]
     values = np.array([text.total.value for text in scored])
-    total = pooled(list(groups.values()), values, scored[0].total, estimand=label.estimand)
+    total = pooled(list(groups.values()), values, scored[0].total, estimand=label.estimand, note=label.note)
     return CorpusScore(tuple(results), total, model.name, model.digest)
 
 
@@ -50,10 +51,8 @@ def _text_score(row: Row, pieces: tuple[PieceScore, ...], label: Label) -> TextS
     for piece in pieces:
         repeats.setdefault(piece.digest, []).append(piece)
     template = Estimate(0.0, None, math.inf, label.estimand, 1, 0, label.seed, label.design, "")
-    whole = pooled(
-        list(repeats.values()), np.array([sum(piece.total for piece in pieces)]), template, estimand=label.estimand
-    )
-    total = replace(whole, note="; ".join(note for note in (row.note, whole.note) if note))
+    value = np.array([sum(piece.total for piece in pieces)])
+    total = pooled(list(repeats.values()), value, template, estimand=label.estimand, note=row.note)
     words = [piece.words for piece in row.pieces]
     return TextScore(
         row=row.row,

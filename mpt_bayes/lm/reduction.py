@@ -128,10 +128,16 @@ def stratified_variance(sampling: Sampling, contributions: Tensor) -> tuple[Tens
 
 
 def pooled(
-    groups: Sequence[Sequence[Uncertain]], per_text: NDArray[np.float64], like: Estimate, *, estimand: str
+    groups: Sequence[Sequence[Uncertain]],
+    per_text: NDArray[np.float64],
+    like: Estimate,
+    *,
+    estimand: str,
+    note: str = "",
 ) -> Estimate:
     """The sum over texts. Pieces of one group share text and masks: their errors add before squaring."""
     known = all(not math.isnan(group[0].variance) for group in groups)
+    notes = [note, "" if known else "a standard error needs at least two independent draws a text: raise the budget"]
     variances = [len(group) ** 2 * group[0].variance for group in groups]
     frees = [group[0].degrees_of_freedom for group in groups]
     return Estimate(
@@ -145,7 +151,7 @@ def pooled(
         design=like.design,
         data_digest=hashlib.sha256("".join(g[0].digest * len(g) for g in groups).encode()).hexdigest(),
         per_row=per_text,
-        note="" if known else "a standard error needs at least two independent draws a text: raise the budget",
+        note="; ".join(filter(None, dict.fromkeys(notes))),
     )
 
 

@@ -153,7 +153,8 @@ class CorpusScore:
             for ours, theirs in zip(a.pieces, b.pieces, strict=True):
                 unique.setdefault(ours.digest, []).append(ours.minus(theirs))
         differences = np.array([a.total.value - b.total.value for a, b in pairs])
-        return pooled(list(unique.values()), differences, self.total, estimand=f"difference of {self.total.estimand}")
+        estimand = f"difference of {self.total.estimand}"
+        return pooled(list(unique.values()), differences, self.total, estimand=estimand, note=self.total.note)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with a schema version."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from mpt_bayes.checks import checked_count
-from mpt_bayes.errors import ArgumentError, EstimandError
+from mpt_bayes.errors import ArgumentError, EstimandError, MptBayesWarning
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.batches import BatchLimits, Work
-from mpt_bayes.lm.controlled import ControlledDraw, DesignDraw, Passes, passes_for
+from mpt_bayes.lm.controlled import FEWEST, ControlledDraw, DesignDraw, Passes, passes_for
 from mpt_bayes.lm.corpus import Label, corpus_score
 from mpt_bayes.lm.engine import run_works
 from mpt_bayes.lm.reduction import PieceScore
@@ -59,7 +61,8 @@ def score(
         prompts: one a text, visible and unscored: log-likelihood of the text given the prompt.
         names: one a text; their numbers by default.
         budget: forward passes a text (default 128), with the sizes stratified and control variates fitted. Texts so
-            short that all masks fit in it are enumerated, exactly.
+            short that all masks fit in it are enumerated, exactly. Below 16 the standard error of the others tends to
+            be too small, which is warned of and noted in the result.
         target_standard_error: instead of a budget: of the corpus total, in nats. A pilot of 32 passes a text sets the
             allocation, and is not mixed into the estimate.
         design: instead of a budget: any design of `mpt_bayes.masks` that estimates the cumulative score.
@@ -136,14 +139,17 @@ def score_alike(
         for row in rows:
             for piece in row.pieces:
                 other.checked(piece, row.row)
-    if target_standard_error is None:
-        chosen = _always(design or Passes(checked_count(DEFAULT_BUDGET if budget is None else budget, "budget")))
-    else:
-        chosen = _allocated(models[0], rows, target_standard_error, seed, batch)
-    how = repr(design) if design is not None else f"budget of {budget or DEFAULT_BUDGET} passes a text"
+    note = ""
     if target_standard_error is not None:
+        chosen = _allocated(models[0], rows, target_standard_error, seed, batch)
         how = f"passes for a standard error of {target_standard_error:g}"
-    label = Label(ORDER_AGNOSTIC if prompts is None else f"{ORDER_AGNOSTIC} given the prompt", how, seed)
+    elif design is not None:
+        chosen, how = _always(design), repr(design)
+    else:
+        passes = Passes(checked_count(DEFAULT_BUDGET if budget is None else budget, "budget"))
+        chosen, how = _always(passes), f"budget of {passes.number} passes a text"
+        rows, note = _noted_if_few(rows, passes)
+    label = Label(ORDER_AGNOSTIC if prompts is None else f"{ORDER_AGNOSTIC} given the prompt", how, seed, note=note)
     results = []
     for model in models:
         scores = score_pieces(model, rows, chosen, seed=seed, batch=batch, store=store)
@@ -176,6 +182,22 @@ def score_pieces(
 
     done = run_works(model, works(), batch or BatchLimits.for_device(model.device), kept)
     return {work.text.digest: draws.pop(work.text.digest).reduced(work.text.digest, values) for work, values in done}
+
+
+def _noted_if_few(rows: list[Row], passes: Passes) -> tuple[list[Row], str]:
+    """The rows, and a note for their sum, where so few passes give a standard error, but none to be trusted."""
+    few = {row.row for row in rows if not all(passes.enumerates(piece.dim) for piece in row.pieces)}
+    if not few or not 1 < passes.number < FEWEST:
+        return rows, ""
+    note = f"its standard error tends to be too small: {passes.number} passes a text, fewer than {FEWEST}"
+    warnings.warn(
+        f"budget is {passes.number}: with fewer than {FEWEST} passes a text the standard error tends to be too small, "
+        f"since rare large terms are seldom seen; pass budget={FEWEST} or more (command line: --budget {FEWEST})",
+        MptBayesWarning,
+        stacklevel=4,
+    )
+    notes = {row.row: "; ".join(filter(None, (row.note, note * (row.row in few)))) for row in rows}
+    return [replace(row, note=notes[row.row]) for row in rows], note
 
 
 def _always(choice: Choice) -> Callable[[EncodedText], Choice]:

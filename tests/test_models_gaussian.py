@@ -8,7 +8,7 @@ from scipy import stats
 
 import mpt_bayes as mb
 from mpt_bayes.errors import DataError, ModelError, NotPositiveDefiniteError
-from mpt_bayes.models import Gaussian
+from mpt_bayes.models import Gaussian, StudentT
 from mpt_bayes.numerics.combinatorics import all_subsets
 
 COVARIANCE, MEAN, X = spd(1, 4), normals(2, 4), normals(3, 6, 4)
@@ -55,6 +55,37 @@ def test_row_24_a_covariance_that_is_not_positive_definite_gives_its_smallest_ei
     assert caught.value.smallest_eigenvalue == pytest.approx(-1e-7, rel=1e-6)
     with pytest.raises(NotPositiveDefiniteError, match="not finite"):
         Gaussian(torch.zeros(2), torch.full((2, 2), torch.nan))
+
+
+def test_row_24_an_error_names_coordinates_that_are_constant_or_repeat_each_other():
+    x = X[:, [0, 1, 2, 3, 1, 0]] * torch.tensor([1.0, 1, 1, 0, -3, 1])
+    with pytest.raises(NotPositiveDefiniteError, match="smallest eigenvalue") as caught:
+        Gaussian(x.mean(0), torch.cov(x.T, correction=0))
+    repeats = "coordinates 1 and 4 repeat each other, coordinates 0 and 5 repeat each other"
+    assert str(caught.value).endswith(f"; here coordinate 3 is constant, {repeats}")
+    with pytest.raises(NotPositiveDefiniteError) as caught:
+        Gaussian(torch.zeros(6), torch.ones(6, 6))
+    assert str(caught.value).endswith("coordinates 1 and 2 repeat each other, 12 more")
+    mixed = torch.tensor([[1.0, 0, 1], [0, 1, 1]])  # the third is the sum of the others and repeats neither
+    with pytest.raises(NotPositiveDefiniteError, match=r"repeat each other$") as caught:
+        Gaussian(torch.zeros(3), mixed.T @ mixed - 1e-9 * torch.eye(3))
+    assert "here" not in str(caught.value)
+
+
+@pytest.mark.parametrize("score", ["order_curve", "masked_log_prob", "restrict"])
+@pytest.mark.parametrize("family", [Gaussian, lambda mean, scale: StudentT(mean, scale, 3.0)], ids=["normal", "t"])
+def test_row_24_names_are_those_of_the_model_where_the_door_let_it_pass(family, score):
+    spread = torch.diag(torch.tensor([4.0, 1, 1, 1], dtype=torch.float64))
+    model = family(torch.zeros(4), spread)
+    scale = model.covariance if isinstance(model, Gaussian) else model.scale
+    scale[1, 3] = scale[3, 1] = 1.0  # as rounding may leave a matrix that the door could still factorise
+    call = {
+        "order_curve": lambda: model.order_curve(X, torch.tensor([[3, 1, 0, 2]])),
+        "masked_log_prob": lambda: model.masked_log_prob(X, torch.tensor([[True, False, True, False]])),
+        "restrict": lambda: model.restrict(torch.tensor([1, 2, 3])),
+    }
+    with pytest.raises(NotPositiveDefiniteError, match=r"; here coordinates 1 and 3 repeat each other$"):
+        call[score]()
 
 
 def test_row_24_float32_parameters_are_computed_in_float64_unless_told_otherwise():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.errors import IllConditionedError, MptBayesWarning
+from mpt_bayes.errors import IllConditionedError, MptBayesWarning, NotPositiveDefiniteError
 
 PROMISED_CONDITION = 1e8
 """Condition number up to which fast sums in float64 keep `PROMISED_ERROR`, relative; nothing is said. Beyond it errors
@@ -17,6 +19,8 @@ PROMISED_ERROR = 1e-9
 REFUSED = 2e-4
 """Product of condition number and rounding unit above which nothing is computed: 9e11 in float64."""
 
+_HERE = "; here "
+_NAMED = 3
 _ADVICE = "add noise variance, remove coordinates that repeat each other"
 
 
@@ -59,3 +63,34 @@ def refuse_condition(condition: float, dtype: torch.dtype, what: str) -> None:
             + ("" if dtype == torch.float64 else ", or use float64"),
             condition,
         )
+
+
+@contextmanager
+def naming_repeats(covariance: Tensor) -> Iterator[None]:
+    """Has an error about a singular matrix say which coordinates of the (D, D) covariance behind it are constant, or
+    repeat each other, where any are: looked for only once it is raised. Around another such block, this one's names
+    stand."""
+    try:
+        yield
+    except (NotPositiveDefiniteError, IllConditionedError) as error:
+        found = _repeats(covariance.detach())
+        if found:
+            error.args = (str(error).partition(_HERE)[0] + _HERE + found,)
+        raise
+
+
+def _repeats(covariance: Tensor) -> str:
+    """Coordinates without variance, and pairs so correlated that they alone would be refused; empty if there are none.
+
+    Two coordinates of correlation r have condition number (1 + |r|) / (1 - |r|).
+    """
+    variance = covariance.diagonal()
+    eps = torch.finfo(covariance.dtype).eps
+    is_constant = variance <= eps**2 * variance.max()
+    scale = variance.where(~is_constant, torch.inf).sqrt()
+    correlation = (covariance / scale / scale[:, None]).abs().tril(-1)
+    pairs = (correlation > 1 - 2 * eps / REFUSED).nonzero().flip(1).tolist()
+    found = [f"coordinate {j} is constant" for j in is_constant.nonzero()[:, 0].tolist()]
+    found += [f"coordinates {i} and {j} repeat each other" for i, j in pairs]
+    more = [f"{len(found) - _NAMED} more"] * (len(found) > _NAMED)
+    return ", ".join(found[:_NAMED] + more)

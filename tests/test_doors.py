@@ -211,11 +211,14 @@ def test_two_tables_of_one_coin_agree():
 
 
 def test_what_is_no_decoder_and_no_name_of_data_is_named():
-    for make in (
-        lambda: mb.models.LatentQuadrature(None, 1),
-        lambda: mb.models.ImportanceBank(None, None, 1),
+    quadrature = mb.models.LatentQuadrature
+    for make, name in (
+        (lambda: quadrature(None, 1), "decoder"),
+        (lambda: quadrature.bernoulli(None, 1), "logits"),
+        (lambda: quadrature.normal(None, 1.0, 1), "mean"),
+        (lambda: mb.models.ImportanceBank(None, None, 1), "decoder"),
     ):
-        with pytest.raises(ArgumentError, match=r"decoder is None: expected a function or a module"):
+        with pytest.raises(ArgumentError, match=rf"{name} is None: expected a function or a module"):
             make()
     with pytest.raises(ArgumentError, match="name is 3: expected the name of a data set"):
         mb.datasets.load(3)

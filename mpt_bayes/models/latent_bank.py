@@ -17,15 +17,15 @@ from mpt_bayes.models.latent_terms import LatentTerms
 _WORKING_BYTES = 2**27
 
 
-def checked_decoder(decoder: Any) -> Any:
-    """Something to call with (K, L) latent values.
+def checked_decoder(decoder: Any, name: str = "decoder", gives: str = "an Emission") -> Any:
+    """Something to call with (K, L) latent values, or an error that names the argument and what it gives.
 
     Raises:
         ArgumentError: anything else.
     """
     if not callable(decoder):
         raise ArgumentError(
-            f"decoder is {decoder!r}: expected a function or a module from (K, L) latent values to an Emission"
+            f"{name} is {decoder!r}: expected a function or a module from (K, L) latent values to {gives}"
         )
     return decoder
 

@@ -108,14 +108,24 @@ class LatentQuadrature(LatentBank):
 
     @classmethod
     def bernoulli(cls, logits: Callable[[Tensor], Tensor], latent_dim: int, **options: object) -> Self:
-        """Binary coordinates; `logits` maps (K, L) latent values to (K, D) log odds: a Linear, a deep decoder."""
+        """Binary coordinates; `logits` maps (K, L) latent values to (K, D) log odds: a Linear, a deep decoder.
+
+        Raises:
+            ArgumentError: logits that cannot be called.
+        """
+        checked_decoder(logits, "logits", "(K, D) log odds")
         return cls(lambda z: BernoulliEmission.from_logits(logits(z)), latent_dim, **options)  # type: ignore[arg-type]
 
     @classmethod
     def normal(
         cls, mean: Callable[[Tensor], Tensor], scale: Tensor | float, latent_dim: int, **options: object
     ) -> Self:
-        """Normal coordinates with (K, D) means from `mean` and a standard deviation, (D,) or one for all."""
+        """Normal coordinates with (K, D) means from `mean` and a standard deviation, (D,) or one for all.
+
+        Raises:
+            ArgumentError: a mean that cannot be called.
+        """
+        checked_decoder(mean, "mean", "(K, D) means")
 
         def decoder(z: Tensor) -> Emission:
             centre = mean(z)

@@ -22,12 +22,12 @@ from mpt_bayes.models.exchangeable import BetaBernoulli, DirichletCategorical, N
 from mpt_bayes.models.factor_analysis import FactorAnalysis
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.models.gp import GaussianProcess
-from mpt_bayes.models.grids import Grid, prior_grid
+from mpt_bayes.models.grids import Grid, QuadratureError, prior_grid
 from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.hidden_markov_fit import fit_hidden_markov
 from mpt_bayes.models.importance import ImportanceBank
 from mpt_bayes.models.latent_bank import LatentBank
-from mpt_bayes.models.latent_quadrature import LatentQuadrature, QuadratureError
+from mpt_bayes.models.latent_quadrature import LatentQuadrature
 from mpt_bayes.models.linear_regression import (
     fixed_noise_regression,
     g_prior_regression,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -48,6 +48,35 @@ class Grid:
         mass = float(self.weights.sum())
         if not abs(mass - 1) <= MASS_TOLERANCE:
             raise ModelError(f"the grid carries prior mass {mass:.3g}, not 1: take more nodes or a wider grid")
+
+
+@dataclass(frozen=True)
+class QuadratureError:
+    """How far log p(x) on a model's grid is from that on a finer one; which finer one, its `quadrature_error` says.
+
+    Attributes:
+        per_row: (N,) absolute differences, nats.
+        mean: of the signed differences, the error of the log marginal likelihood per datum.
+        largest: of the absolute differences.
+        n_nodes, finer: states summed over on the grid and on the finer one: its nodes in all.
+    """
+
+    per_row: Tensor
+    mean: float
+    largest: float
+    n_nodes: int
+    finer: int
+
+    @classmethod
+    def of(cls, signed: Tensor, n_nodes: int, finer: int) -> Self:
+        """From the (N,) log p(x) on the grid less that on the finer one."""
+        return cls(signed.abs(), float(signed.mean()), float(signed.abs().max()), n_nodes, finer)
+
+    def __repr__(self) -> str:
+        return (
+            f"QuadratureError(mean {self.mean:+.2g}, largest {self.largest:.2g} nats per datum, "
+            f"{self.n_nodes} nodes against {self.finer})"
+        )
 
 
 def prior_grid(latent_dim: int, n_nodes: int, rule: Rule = "trapezoid", half_width: float = 6.0) -> Grid:

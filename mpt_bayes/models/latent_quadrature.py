@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self, final
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.emissions import BernoulliEmission, Emission, NormalEmission
-from mpt_bayes.models.grids import Grid, Rule, prior_grid
+from mpt_bayes.models.grids import Grid, QuadratureError, Rule, prior_grid
 from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf, checked_decoder
 
 Decoder = Callable[[Tensor], Emission]
@@ -19,30 +18,6 @@ Decoder = Callable[[Tensor], Emission]
 
 _MAX_NODES = 2**20
 _DEFAULT_NODES = {1: 256, 2: 128, 3: 48}
-
-
-@dataclass(frozen=True)
-class QuadratureError:
-    """How far log p(x) of a grid is from that of a finer one: twice the nodes a side, half as wide again.
-
-    Attributes:
-        per_row: (N,) absolute differences, nats.
-        mean: of the signed differences, the error of the log marginal likelihood per datum.
-        largest: of the absolute differences.
-        n_nodes, finer: nodes in all of the grid and of the finer one.
-    """
-
-    per_row: Tensor
-    mean: float
-    largest: float
-    n_nodes: int
-    finer: int
-
-    def __repr__(self) -> str:
-        return (
-            f"QuadratureError(mean {self.mean:+.2g}, largest {self.largest:.2g} nats per datum, "
-            f"{self.n_nodes} nodes against {self.finer})"
-        )
 
 
 @final
@@ -185,6 +160,4 @@ class LatentQuadrature(LatentBank):
             finer = prior_grid(self.nodes.shape[1], n_nodes, rule, half_width)
         other = type(self)(self.decoder, finer.nodes.shape[1], grid=finer, dtype=self.dtype, device=self.device)
         signed = self.log_marginal_likelihood(x) - other.log_marginal_likelihood(x)
-        return QuadratureError(
-            signed.abs(), float(signed.mean()), float(signed.abs().max()), self.n_states, other.n_states
-        )
+        return QuadratureError.of(signed, self.n_states, other.n_states)

@@ -13,6 +13,7 @@ from mpt_bayes.checks import checked_tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import EstimatedConditionals, JointModel, restrict
 from mpt_bayes.models.emissions import Emission
+from mpt_bayes.models.grids import QuadratureError
 from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
@@ -142,16 +143,18 @@ class PyroModel(JointModel):
         part.model, part._keep = restrict(self.model, keep), self._keep[keep]
         return part
 
-    def quadrature_error(self, x: Tensor) -> Tensor:
-        """(N,) |log p(x)| differences from a grid of half as many nodes again a side; zeros without a grid."""
+    @torch.no_grad()
+    def quadrature_error(self, x: Tensor) -> QuadratureError:
+        """log p(x) of this grid against one of half as many nodes again a side; zero without a grid."""
         if not self._plan.n_nodes:
-            return torch.zeros(len(x), dtype=torch.float64)
+            return QuadratureError.of(torch.zeros(len(x), dtype=torch.float64), self.n_states, self.n_states)
         from mpt_bayes.models.pyro_states import plan_for, states_of
 
         finer = copy.copy(self)
         finer._plan = plan_for(self._outer, **(self._options | {"n_nodes": 3 * self._plan.n_nodes // 2}))  # type: ignore[arg-type]
         finer._states = states_of(self._program, self._outer, finer._plan)
-        return (restrict(finer._built(), self._keep).log_marginal_likelihood(x) - self.log_marginal_likelihood(x)).abs()
+        there = restrict(finer._built(), self._keep).log_marginal_likelihood(x)
+        return QuadratureError.of(self.log_marginal_likelihood(x) - there, self.n_states, finer.n_states)
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
         """(J, N, K) derivative of Σ_p weight_pj s(M_p) in the log weights of the draws."""

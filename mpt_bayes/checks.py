@@ -223,6 +223,15 @@ def checked_count(value: int, name: str, minimum: int = 1) -> int:
     return value
 
 
+def checked_seed(seed: int) -> int:
+    """A seed as a plain integer of at least 0, so that numpy's 3 draws what 3 draws: streams hash it.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    return int(checked_count(seed, "seed", 0))
+
+
 def checked_positive(value: float, name: str) -> float:
     """A finite number above 0, or an error that names the argument."""
     if not isinstance(value, Real) or not (value > 0 and math.isfinite(value)):

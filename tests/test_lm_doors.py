@@ -1,6 +1,7 @@
 """What is no model, no list of texts, no folder: one line each; unknown letters are said."""
 
 import lm_support as support
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -9,6 +10,9 @@ import transformers as tr
 import mpt_bayes as mb
 from mpt_bayes.cli import main
 from mpt_bayes.errors import ArgumentError, DataError, ModelError, MptBayesWarning
+from mpt_bayes.lm import pretraining
+from mpt_bayes.lm.rank import representation_rank
+from mpt_bayes.lm.twin import twin_curves
 
 
 def test_a_causal_model_in_memory_is_refused_whatever_its_tokenizer():
@@ -31,6 +35,30 @@ def test_a_causal_model_in_memory_is_refused_whatever_its_tokenizer():
 def test_what_is_no_model_or_no_list_of_texts_is_named(call, message):
     with pytest.raises((ArgumentError, ModelError), match=message):
         call()
+
+
+@pytest.mark.parametrize("seed", ["0", 0.0, None, torch.Generator(), -1])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda seed: mb.lm.score(support.tiny_lm(), ["a b"], seed=seed),
+        lambda seed: mb.lm.order_spread(support.tiny_lm(), ["a b"], seed=seed),
+        lambda seed: mb.lm.random_twin(support.tiny_lm(), seed=seed),
+        lambda seed: twin_curves(support.tiny_lm(), ["a b"], seed=seed),
+        lambda seed: representation_rank(support.tiny_lm(), [], seed=seed),
+        lambda seed: pretraining.table_language(seed=seed),
+        lambda seed: mb.models.ImportanceBank(lambda z: None, None, 1, seed=seed),
+    ],
+)
+def test_what_is_no_seed_is_named(call, seed):
+    with pytest.raises(ArgumentError, match=r"seed is .*: expected (an integer|at least 0)"):
+        call(seed)
+
+
+def test_numpys_integers_are_seeds_like_any_other():
+    mine, numpys = (mb.lm.score(support.tiny_lm(), ["a b the cat !"], budget=20, seed=s) for s in (3, np.int64(3)))
+    assert numpys.total.to_dict() == mine.total.to_dict()
+    assert type(numpys.total.seed) is int
 
 
 def test_tokens_unknown_to_the_tokenizer_are_said():

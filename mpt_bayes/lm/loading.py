@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mpt_bayes.checks import checked_seed
 from mpt_bayes.errors import ArgumentError, ModelError, MptBayesWarning
 from mpt_bayes.lm.adapter import MaskedLM
 
@@ -164,13 +165,15 @@ def random_twin(model: MaskedLM, *, seed: int = 0) -> MaskedLM:
     """The same architecture with freshly initialised weights: what the scores look like before pre-training.
 
     Raises:
+        ArgumentError: a seed that is no integer.
         ModelError: a module that is not a Hugging Face model, whose initialisation is not known.
     """
     config = getattr(model.module, "config", None)
     if config is None:
         raise ModelError(f"{model.name} has no configuration to initialise a twin from")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # the initialiser draws from the global generator; its state is put back after
+        # the initialiser draws from the global generator; its state is put back after
+        torch.manual_seed(checked_seed(seed))
         module: Any = type(model.module)(copy.deepcopy(config)).to(device=model.device, dtype=model.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MptBayesWarning)  # already said for the model itself

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import checked_count, checked_seed
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.batches import BatchLimits, Work
 from mpt_bayes.lm.engine import run_works
@@ -92,7 +92,7 @@ def order_spread(
     order-agnostic log-likelihood; the log of the mean probability is the tighter bound of the order mixture.
 
     Raises:
-        ArgumentError: fewer than two orders.
+        ArgumentError: fewer than two orders, or a seed that is no integer.
 
     Example:
         >>> import mpt_bayes as mb
@@ -101,6 +101,7 @@ def order_spread(
         (True, True)
     """
     checked_count(n_orders, "n_orders", minimum=2)
+    seed = checked_seed(seed)
     rows = encoded_rows(model, texts, prompts, names, "error", "error")
     works = (_order_work(row.pieces[0], n_orders, seed) for row in rows)
     kept = None if store is None else UnitStore.open(store, model=model.digest, seed=seed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from mpt_bayes.checks import checked_seed
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.text import EncodedText
@@ -118,10 +119,11 @@ def representation_rank(
         seed: of the masks.
 
     Raises:
+        ArgumentError: a seed that is no integer.
         DataError: fewer visible tokens than the width of the model.
         ModelError: a module that does not tell its layers.
     """
-    stream = Stream(seed).child("rank")
+    stream = Stream(checked_seed(seed)).child("rank")
     kept: list[dict[str, list[Tensor]]] = []
     with model.evaluating():
         ordered = sorted(texts, key=lambda text: len(text.ids))

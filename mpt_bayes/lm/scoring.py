@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import checked_count, checked_seed
 from mpt_bayes.errors import ArgumentError, EstimandError, MptBayesWarning
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.batches import BatchLimits, Work
@@ -73,8 +73,8 @@ def score(
         store: a file of finished units; a run that was killed takes up where it was.
 
     Raises:
-        ArgumentError: more than one of budget, target and design; a design that is none; lists of different lengths;
-            no texts.
+        ArgumentError: more than one of budget, target and design; a design that is none; a seed that is no integer;
+            lists of different lengths; no texts.
         DataError: a text that is empty or too long (row named), a log-probability that is not finite.
         EstimandError: a design of another estimand.
 
@@ -134,6 +134,7 @@ def score_alike(
         raise ArgumentError("budget, target_standard_error and design are three ways to choose the masks: give one")
     if design is not None:
         checked_design(design)
+    seed = checked_seed(seed)
     rows = encoded_rows(models[0], texts, prompts, names, long_text, empty)
     for other in models[1:]:
         for row in rows:

@@ -12,7 +12,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count, checked_data
+from mpt_bayes.checks import checked_count, checked_data, checked_seed
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models.emissions import Emission
 from mpt_bayes.models.inner_error import log_prob_influence, score_influence, warn_if_poor
@@ -69,7 +69,7 @@ class ImportanceBank(LatentBank):
         checked_decoder(decoder)
         if not 0 < defensive < 1:
             raise ArgumentError(f"defensive is {defensive}: expected a fraction in (0, 1)")
-        self.decoder, self.encoder, self.latent_dim, self.seed = decoder, encoder, latent_dim, seed
+        self.decoder, self.encoder, self.latent_dim, self.seed = decoder, encoder, latent_dim, checked_seed(seed)
         self.n_samples = checked_count(n_samples, "n_samples", 4)
         self.n_prior = n_samples if encoder is None else min(n_samples - 2, max(2, round(defensive * n_samples)))
         self._dtype, self._device = dtype, torch.device(device)

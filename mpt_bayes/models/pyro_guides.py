@@ -12,6 +12,8 @@ from pyro import poutine
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 
+from mpt_bayes.checks import checked_seed
+
 
 @dataclass(frozen=True)
 class GuideDensity:
@@ -57,7 +59,7 @@ def fit_guide(
         if node["type"] == "sample" and getattr(node["fn"], "has_enumerate_support", False) and not node["is_observed"]
     ]
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(checked_seed(seed))
         guide = pyro.infer.autoguide.AutoMultivariateNormal(poutine.block(program, hide=discrete))
         loss = pyro.infer.TraceEnum_ELBO(max_plate_nesting=3) if discrete else pyro.infer.Trace_ELBO(num_particles=4)
         model = pyro.infer.config_enumerate(program) if discrete else program

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_tensor
+from mpt_bayes.checks import checked_seed, checked_tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import EstimatedConditionals, JointModel, restrict
 from mpt_bayes.models.emissions import Emission
@@ -92,7 +92,7 @@ class PyroModel(JointModel):
             "n_samples": n_samples,
             "posterior": posterior,
             "guide": guide,
-            "seed": seed,
+            "seed": checked_seed(seed),
         }
         latents = self._program.latents(set(posterior))
         whole = self._normals_of_a_whole(latents, set(posterior))

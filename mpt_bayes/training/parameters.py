@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import checked_seed
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models import PPCA, FactorAnalysis, GaussianProcess
 from mpt_bayes.models.base import JointModel
@@ -66,7 +67,7 @@ def _leaves(**values: Tensor) -> dict[str, Tensor]:
 
 def initial_ppca(x: Tensor, latent_dim: int, seed: int = 0) -> PPCA:
     """A random starting point: small Gaussian loadings, the column means, the mean variance as noise."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(checked_seed(seed))
     x = x.to(torch.float64)
     variance = x.var(0, correction=0).mean()
     loading = torch.randn(x.shape[1], latent_dim, dtype=torch.float64, generator=generator).to(x.device)

@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count
+from mpt_bayes.checks import checked_count, checked_seed
 from mpt_bayes.models import HiddenMarkov, JointTable
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.random import Stream
@@ -97,7 +97,7 @@ def table_language(*, letters: int = 3, length: int = 6, seed: int = 0) -> Langu
     """
     checked_count(letters, "letters", 2)
     checked_count(length, "length", 2)
-    generator = Stream(seed).child("table").generator()
+    generator = Stream(checked_seed(seed)).child("table").generator()
     weights = torch.rand(letters**length, dtype=torch.float64, generator=generator).pow(20)
     joint = JointTable((weights / weights.sum()).reshape((letters,) * length))
     return Language(joint, letters, partial(table_sequences, joint))

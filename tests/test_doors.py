@@ -78,6 +78,15 @@ def test_complex_data_do_not_lose_their_imaginary_part():
             call(X + 1j)
 
 
+def test_finite_data_whose_sum_overflows_have_no_bad_entry():
+    model = Gaussian(torch.zeros(2), torch.eye(2, dtype=torch.float64))
+    large = torch.full((3, 2), 3e38)
+    assert bool(model.log_marginal_likelihood(large).isfinite().all())
+    large[2, 0] = -torch.inf
+    with pytest.raises(DataError, match="infinite entry in row 2"):
+        model.log_marginal_likelihood(large)
+
+
 def test_arguments_of_another_kind_are_named():
     for arguments, words in [
         ({"generator": 0}, "generator is a int: expected torch.Generator"),

@@ -72,7 +72,7 @@ def test_row_24_an_error_names_coordinates_that_are_constant_or_repeat_each_othe
     assert "here" not in str(caught.value)
 
 
-@pytest.mark.parametrize("score", ["order_curve", "masked_log_prob", "restrict"])
+@pytest.mark.parametrize("score", ["order_curve", "masked_log_prob"])
 @pytest.mark.parametrize("family", [Gaussian, lambda mean, scale: StudentT(mean, scale, 3.0)], ids=["normal", "t"])
 def test_row_24_names_are_those_of_the_model_where_the_door_let_it_pass(family, score):
     spread = torch.diag(torch.tensor([4.0, 1, 1, 1], dtype=torch.float64))
@@ -82,7 +82,6 @@ def test_row_24_names_are_those_of_the_model_where_the_door_let_it_pass(family, 
     call = {
         "order_curve": lambda: model.order_curve(X, torch.tensor([[3, 1, 0, 2]])),
         "masked_log_prob": lambda: model.masked_log_prob(X, torch.tensor([[True, False, True, False]])),
-        "restrict": lambda: model.restrict(torch.tensor([1, 2, 3])),
     }
     with pytest.raises(NotPositiveDefiniteError, match=r"; here coordinates 1 and 3 repeat each other$"):
         call[score]()

@@ -12,7 +12,6 @@ from mpt_bayes.checks import check_tensors, checked_data, checked_hidden, checke
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel, OrderTotals
 from mpt_bayes.numerics.cholesky import cholesky
-from mpt_bayes.numerics.condition import naming_repeats
 from mpt_bayes.numerics.log_space import LOG_2PI
 from mpt_bayes.numerics.order_curves import gaussian_totals, row_curves
 from mpt_bayes.numerics.visible import VisibleFirst, visible_first
@@ -53,8 +52,7 @@ class Gaussian(JointModel):
         asymmetry = (self.covariance - self.covariance.T).abs().max()
         if bool(asymmetry > 1e-6 * self.covariance.abs().max()):
             raise ModelError(f"covariance is not symmetric (largest difference {float(asymmetry):.3g})")
-        with naming_repeats(self.covariance):
-            cholesky(self.covariance, "covariance")
+        cholesky(self.covariance, "covariance")
 
     @classmethod
     def from_distribution(cls, distribution: Distribution) -> Self:
@@ -106,25 +104,21 @@ class Gaussian(JointModel):
         """
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
         orders = checked_orders(orders, self.dim, self.device)
-        with naming_repeats(self.covariance):
-            return row_curves(self.covariance, x - self.mean, orders)
+        return row_curves(self.covariance, x - self.mean, orders)
 
     def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
         """The curves of `order_curve` summed over rows, which enter by their second moments: time flat in N."""
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
         orders = checked_orders(orders, self.dim, self.device)
-        with naming_repeats(self.covariance):
-            return OrderTotals(*gaussian_totals(self.covariance, x, self.mean, orders, per_row=per_row))
+        return OrderTotals(*gaussian_totals(self.covariance, x, self.mean, orders, per_row=per_row))
 
     def restrict(self, keep: Tensor) -> Self:
         """The marginal Gaussian of coordinates `keep`."""
-        with naming_repeats(self.covariance):
-            return type(self)(self.mean[keep], self.covariance[keep][:, keep], dtype=self.mean.dtype)
+        return type(self)(self.mean[keep], self.covariance[keep][:, keep], dtype=self.mean.dtype)
 
     def __repr__(self) -> str:
         return f"Gaussian(D={self.dim})"
 
     def _split(self, x: Tensor, visible: Tensor) -> VisibleFirst:
         x = checked_data(x, self.dim, dtype=self.mean.dtype, device=self.device)
-        with naming_repeats(self.covariance):
-            return visible_first(self.covariance, x - self.mean, visible, "covariance")
+        return visible_first(self.covariance, x - self.mean, visible, "covariance")

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from mpt_bayes.checks import Missing, check_infinite, checked_data, checked_missing, checked_tensor, observed_patterns
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.numerics.cholesky import cholesky
-from mpt_bayes.numerics.condition import naming_repeats
 from mpt_bayes.numerics.log_space import LOG_2PI
 
 if TYPE_CHECKING:
@@ -140,8 +139,7 @@ def maximised(model: GaussianProcess, prior: nn.Module, x: Tensor, missing: Miss
         point = torch.from_numpy(values).to(start.device).requires_grad_()
         raw = [c.write(v) for c, v in zip(coordinates, point.split(sizes), strict=True)]
         mean, covariance = model.moments()
-        with naming_repeats(covariance):
-            value, by_mean, by_covariance = _log_density(mean.detach(), covariance.detach(), groups)
+        value, by_mean, by_covariance = _log_density(mean.detach(), covariance.detach(), groups)
         tangent = (mean * by_mean).sum() + (covariance * by_covariance).sum()
         inner = torch.autograd.grad(tangent, [c.raw for c in coordinates], materialize_grads=True)
         (gradient,) = torch.autograd.grad(raw, point, [-g.double() / x.numel() for g in inner])
@@ -198,7 +196,7 @@ def _log_density(mean: Tensor, covariance: Tensor, groups: list[tuple[Tensor, Te
     """
     value, by_mean, by_covariance = 0.0, torch.zeros_like(mean), torch.zeros_like(covariance)
     for rows, keep in groups:
-        factor = cholesky(covariance[keep][:, keep], "covariance")
+        factor = cholesky(covariance[keep][:, keep], "covariance", source=covariance)
         centred = (rows - mean[keep]).T  # (n, N)
         alpha = torch.cholesky_solve(centred, factor)
         log_scale = factor.diagonal().log().sum() + len(keep) * LOG_2PI / 2

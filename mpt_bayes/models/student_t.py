@@ -12,7 +12,6 @@ from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, check
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.gaussian import Gaussian
-from mpt_bayes.numerics.condition import naming_repeats
 from mpt_bayes.numerics.log_space import LOG_2PI
 from mpt_bayes.numerics.nested import Columns, sum_after
 from mpt_bayes.numerics.order_curves import row_curves
@@ -115,14 +114,12 @@ class StudentT(JointModel):
         """
         x = checked_data(x, self.dim, dtype=self.location.dtype, device=self.device)
         orders = checked_orders(orders, self.dim, self.device)
-        with naming_repeats(self.scale):
-            return row_curves(self.scale, x - self.location, orders, self._data_term)
+        return row_curves(self.scale, x - self.location, orders, self._data_term)
 
     def restrict(self, keep: Tensor) -> Self:
         """The marginal Student-t of coordinates `keep`."""
         scale = self.scale[keep][:, keep]
-        with naming_repeats(self.scale):
-            return type(self)(self.location[keep], scale, self.degrees_of_freedom, dtype=self.location.dtype)
+        return type(self)(self.location[keep], scale, self.degrees_of_freedom, dtype=self.location.dtype)
 
     def _data_term(self, quadratic: Tensor, alpha: Tensor, at: Columns) -> Tensor:
         """What a Student-t adds to -½ log(2π variance), summed over hidden coordinates."""
@@ -140,5 +137,4 @@ class StudentT(JointModel):
 
     def _split(self, x: Tensor, visible: Tensor) -> VisibleFirst:
         x = checked_data(x, self.dim, dtype=self.location.dtype, device=self.device)
-        with naming_repeats(self.scale):
-            return visible_first(self.scale, x - self.location, visible, "scale")
+        return visible_first(self.scale, x - self.location, visible, "scale")

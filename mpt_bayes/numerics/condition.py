@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.errors import IllConditionedError, MptBayesWarning, NotPositiveDefiniteError
+from mpt_bayes.errors import IllConditionedError, MptBayesWarning
 
 PROMISED_CONDITION = 1e8
 """Condition number up to which fast sums in float64 keep `PROMISED_ERROR`, relative; nothing is said. Beyond it errors
@@ -19,7 +17,6 @@ PROMISED_ERROR = 1e-9
 REFUSED = 2e-4
 """Product of condition number and rounding unit above which nothing is computed: 9e11 in float64."""
 
-_HERE = "; here "
 _NAMED = 3
 _ADVICE = "add noise variance, remove coordinates that repeat each other"
 
@@ -38,7 +35,7 @@ def check_condition(correlation: Tensor, factor: Tensor, what: str) -> None:
     once = torch.cholesky_solve(start[:, None], factor)
     growth = torch.cholesky_solve(once, factor).norm() / once.norm()
     condition = float(correlation.abs().sum(1).max() * growth)
-    refuse_condition(condition, factor.dtype, f"{what} as a correlation matrix")
+    refuse_condition(condition, factor.dtype, f"{what} as a correlation matrix", correlation)
     if factor.dtype == torch.float64 and condition > PROMISED_CONDITION:
         warnings.warn(
             f"{what} as a correlation matrix has condition number about {condition:.0e}: relative errors of its scores "
@@ -49,8 +46,8 @@ def check_condition(correlation: Tensor, factor: Tensor, what: str) -> None:
         )
 
 
-def refuse_condition(condition: float, dtype: torch.dtype, what: str) -> None:
-    """Refuse a condition number above what the type can be trusted with.
+def refuse_condition(condition: float, dtype: torch.dtype, what: str, covariance: Tensor | None = None) -> None:
+    """Refuse a condition number above what the type can be trusted with; of a covariance, what repeats is named.
 
     Raises:
         IllConditionedError: with the condition number.
@@ -60,29 +57,16 @@ def refuse_condition(condition: float, dtype: torch.dtype, what: str) -> None:
         raise IllConditionedError(
             f"{what} has condition number about {condition:.2g}, above the {limit:.2g} that "
             f"{str(dtype).removeprefix('torch.')} can be trusted with: {_ADVICE}"
-            + ("" if dtype == torch.float64 else ", or use float64"),
+            + ("" if dtype == torch.float64 else ", or use float64")
+            + ("" if covariance is None else repeats(covariance)),
             condition,
         )
 
 
-@contextmanager
-def naming_repeats(covariance: Tensor) -> Iterator[None]:
-    """Has an error about a singular matrix say which coordinates of the (D, D) covariance behind it are constant, or
-    repeat each other, where any are: looked for only once it is raised. Around another such block, this one's names
-    stand."""
-    try:
-        yield
-    except (NotPositiveDefiniteError, IllConditionedError) as error:
-        found = _repeats(covariance.detach())
-        if found:
-            error.args = (str(error).partition(_HERE)[0] + _HERE + found,)
-        raise
+def repeats(covariance: Tensor) -> str:
+    """The end of a message: coordinates without variance, and pairs so correlated that they alone would be refused.
 
-
-def _repeats(covariance: Tensor) -> str:
-    """Coordinates without variance, and pairs so correlated that they alone would be refused; empty if there are none.
-
-    Two coordinates of correlation r have condition number (1 + |r|) / (1 - |r|).
+    Empty if there are none. Two coordinates of correlation r have condition number (1 + |r|) / (1 - |r|).
     """
     variance = covariance.diagonal()
     eps = torch.finfo(covariance.dtype).eps
@@ -93,4 +77,4 @@ def _repeats(covariance: Tensor) -> str:
     found = [f"coordinate {j} is constant" for j in is_constant.nonzero()[:, 0].tolist()]
     found += [f"coordinates {i} and {j} repeat each other" for i, j in pairs]
     more = [f"{len(found) - _NAMED} more"] * (len(found) > _NAMED)
-    return ", ".join(found[:_NAMED] + more)
+    return "; here " * bool(found) + ", ".join(found[:_NAMED] + more)

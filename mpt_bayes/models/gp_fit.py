@@ -13,6 +13,7 @@ from gpytorch.constraints import GreaterThan, Interval
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.signal import lombscargle
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from mpt_bayes.checks import Missing, check_infinite, checked_data, checked_missing, checked_tensor, observed_patterns
@@ -145,14 +146,17 @@ def maximised(model: GaussianProcess, prior: nn.Module, x: Tensor, missing: Miss
         (gradient,) = torch.autograd.grad(raw, point, [-g.double() / x.numel() for g in inner])
         return -value / x.numel(), gradient.numpy(force=True)
 
-    found = minimize(
-        negative_and_gradient,
-        start.numpy(force=True),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(value - REACH, value + REACH) for value in start.tolist()],
-        options={"maxiter": max_iterations},
-    )
+    bounds = [(value - REACH, value + REACH) for value in start.tolist()]
+    scipy_threads = ThreadpoolController().select(internal_api="openblas")
+    with scipy_threads.limit(limits=1):  # more would fight PyTorch's for the cores: twice the time on two
+        found = minimize(
+            negative_and_gradient,
+            start.numpy(force=True),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": max_iterations},
+        )
     best = torch.from_numpy(found.x).to(start.device)
     for coordinate, value in zip(coordinates, best.split(sizes), strict=True):
         coordinate.write(value)

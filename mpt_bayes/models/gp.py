@@ -205,11 +205,22 @@ class _NoisyPrior(nn.Module):
         return noisy.mean, noisy.covariance_matrix
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and covariance in float64 whatever the parameters' dtype, with gradients to the parameters."""
-        state = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        double = {name: t.to(torch.float64) if t.is_floating_point() else t for name, t in state.items()}
+        """Mean and covariance in float64 whatever the parameters' dtype, with gradients to the parameters.
+
+        The user's modules lend themselves for the call. A module found under several names (the likelihood always is)
+        goes in under one of them and weights are not tied by name: `functional_call` would give the module its own
+        tensor back under one name and the double copy under the next.
+        """
+        double: dict[int, Tensor] = {}  # by tensor: one shared by two modules stays one
+        state = {}
+        for prefix, module in self.named_modules():
+            own = [*module.named_parameters(prefix, recurse=False, remove_duplicate=False)]
+            own += module.named_buffers(prefix, recurse=False, remove_duplicate=False)
+            for name, tensor in own:
+                if tensor.is_floating_point():
+                    state[name] = double.setdefault(id(tensor), tensor.to(torch.float64))
         with _evaluation(self):
-            mean, covariance = functional_call(self, double, ())
+            mean, covariance = functional_call(self, state, (), tie_weights=False)
         return mean.to(torch.float64), covariance.to(torch.float64)
 
 

@@ -18,7 +18,7 @@ from mpt_bayes.dropout import (
     states_with_masked_columns,
     states_with_tokens_removed,
 )
-from mpt_bayes.errors import ArgumentError, BudgetError, DataError
+from mpt_bayes.errors import ArgumentError, BudgetError, DataError, ModelError
 
 SEEDS = st.integers(0, 2**31)
 EXACT = 1e-10
@@ -82,6 +82,13 @@ def test_gradients_are_finite_in_a_fully_masked_row() -> None:
 def test_faults_are_named() -> None:
     with pytest.raises(ArgumentError, match="hidden has shape"):
         mask_columns(torch.eye(3), torch.ones(3))
+    for entry in (float("nan"), -0.5, float("inf")):
+        attention = torch.eye(3)
+        attention[1, 1] = entry
+        with pytest.raises(DataError, match="negative, infinite or NaN"):
+            mask_columns(attention, torch.tensor([False, True, False]))
+    with pytest.raises(DataError, match="attention is a list"):
+        mask_columns([[1.0]], torch.tensor([False]))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="keep is 0"):
         average_over_masks(torch.eye(3), 0)
     with pytest.raises(DataError, match=r"\(3, 2\)"):
@@ -134,6 +141,37 @@ def batch(seed: int, rate: float) -> tuple[torch.Tensor, torch.Tensor]:
     hidden = torch.rand(3, 20, generator=generator) < rate
     hidden[:, 0] = False
     return torch.randint(3, 50, (3, 20), generator=generator), hidden
+
+
+def test_the_gap_is_that_of_evaluation_mode_whatever_mode_the_encoder_is_in() -> None:
+    encoder = bert("sdpa")
+    ids, hidden = batch(1, 0.5)
+    encoder.train()
+    encoder.pooler.eval()
+    with torch.no_grad():
+        assert removal_gap(encoder, ids, hidden).max() < 1e-5
+    assert encoder.training
+    assert encoder.embeddings.training
+    assert not encoder.pooler.training
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"encoder": nn.Linear(2, 2)}, ModelError, "Linear is no Hugging Face encoder"),
+        ({"encoder": torch.tanh}, ArgumentError, "encoder is a builtin_function_or_method"),
+        ({"ids": torch.zeros(2, 5)}, ArgumentError, "torch.float32"),
+        ({"ids": torch.tensor([[1, 2, 3, 4, 5], [1, 2, 3, 4, 50]])}, DataError, r"outside 0\.\.49 in row 1"),
+        ({"ids": -torch.ones(2, 5, dtype=torch.int64)}, DataError, r"outside 0\.\.49 in row 0"),
+        ({"ids": torch.zeros(0, 5, dtype=torch.int64), "hidden": torch.zeros(0, 5).bool()}, DataError, "is empty"),
+        ({"ids": [[1]]}, DataError, "input_ids is a list"),
+    ],
+)
+def test_what_an_encoder_cannot_take_is_named(change: dict[str, Any], error: type[Exception], words: str) -> None:
+    given = {"encoder": bert("sdpa"), "ids": torch.ones(2, 5).long(), "hidden": torch.zeros(2, 5).bool()} | change
+    for function in (removal_gap, states_with_masked_columns, states_with_tokens_removed):
+        with pytest.raises(error, match=words):
+            function(given["encoder"], given["ids"], given["hidden"])
 
 
 def test_without_positions_the_two_differ(encoders: list[nn.Module]) -> None:

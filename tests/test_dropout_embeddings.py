@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mpt_bayes.dropout import Corruption, correct_embeddings, expected_embedding
-from mpt_bayes.errors import ArgumentError, ModelError
+from mpt_bayes.errors import ArgumentError, DataError, ModelError
 from mpt_bayes.representation import effective_rank
 
 SEEDS = st.integers(0, 2**31)
@@ -96,6 +96,20 @@ def test_correction_is_undone_bit_for_bit(tied_head: Any, in_place: bool) -> Non
         assert corrected.model.config.tie_word_embeddings
 
 
+@pytest.mark.parametrize("tied_head", ["keep", "follow"])
+def test_a_table_is_corrected_once(tied_head: Any) -> None:
+    model = bert_lm()
+    corrected = correct_embeddings(model, 4, tied_head=tied_head, in_place=True)
+    once = logits(model)
+    for in_place in (True, False):
+        with pytest.raises(ModelError, match="corrected already"):
+            correct_embeddings(model, 4, tied_head=tied_head, in_place=in_place)
+    assert torch.equal(logits(model), once)
+    corrected.undo()
+    with correct_embeddings(model, 4, tied_head=tied_head, in_place=True):
+        assert torch.equal(logits(model), once)
+
+
 def test_tied_head_keeps_or_follows() -> None:
     model = bert_lm()
     original = model.get_input_embeddings().weight.detach().clone()
@@ -152,6 +166,17 @@ def test_faults_are_named() -> None:
         correct_embeddings(bert_lm(), 99)
     with pytest.raises(ArgumentError, match="untouched_ids"):
         correct_embeddings(bert_lm(), 4, untouched_ids=[-1])
+    with pytest.raises(ArgumentError, match="sum to 1"):
+        Corruption(0.15, float("nan"), 0.1, 0.1)
+    with pytest.raises(ArgumentError, match="mask_token_id is None: expected an integer"):
+        correct_embeddings(bert_lm(), None)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"untouched_ids is 1\.5: expected an integer"):
+        correct_embeddings(bert_lm(), 4, untouched_ids=[1.5])  # type: ignore[list-item]
+    for table in (torch.ones(4), torch.ones(4, 2, dtype=torch.int64)):
+        with pytest.raises(DataError, match="embedding has shape"):
+            expected_embedding(table, 1, Corruption())
+    with pytest.raises(DataError, match="embedding has a NaN"):
+        expected_embedding(torch.full((4, 2), float("nan")), 1, Corruption())
     with pytest.raises(ArgumentError, match="tied_head"):
         correct_embeddings(bert_lm(), 4, tied_head="other")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="no input embedding"):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -264,6 +267,93 @@ def test_dropout_that_cannot_be_seen_is_never_taken_for_exact(layer: nn.Module) 
         dropout_sites(Wrapped(), torch.randn(2, 3, 4, generator=seeded(0)))
 
 
+class Call(nn.Module):
+    """A function of a batch as a module."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("mixing", "words"),
+    [
+        (nn.BatchNorm1d(3, affine=False, track_running_stats=False), "batch normalisation without running statistics"),
+        (Call(lambda h: nn.functional.batch_norm(h, None, None, training=True)), "statistics of its batch"),
+        (Call(lambda h: h - h.mean(0)), "rows of a batch of Sequential depend on each other"),
+        (Call(lambda h: h / h.norm()), "rows of a batch of Sequential depend on each other"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 4])
+def test_rows_that_depend_on_each_other_are_refused_and_never_depend_on_the_chunk(
+    mixing: nn.Module, words: str, rows: int
+) -> None:
+    net = randomised(nn.Sequential(nn.Dropout(0.3), nn.Linear(3, 3), mixing, nn.Linear(3, 1)), 0)
+    for function in (all_subnetworks, dropout_sites, curvature_gap):
+        with pytest.raises(ModelError, match=words):
+            function(net, normal(1, rows, 3))
+
+
+def test_normalisation_with_running_statistics_or_within_a_row_does_not_depend_on_the_chunk() -> None:
+    for norm in (nn.BatchNorm1d(3), nn.LayerNorm(3), nn.InstanceNorm1d(3, track_running_stats=True)):
+        net = randomised(nn.Sequential(nn.Dropout(0.3), nn.Linear(3, 3), norm, nn.Linear(3, 1)), 0)
+        x = normal(1, 3, 3, 3) if isinstance(norm, nn.InstanceNorm1d) else normal(1, 3, 3)
+        one, many = (all_subnetworks(net, x, chunk=chunk).outputs for chunk in (1, 4096))
+        torch.testing.assert_close(one, many, atol=EXACT, rtol=EXACT)
+        if not isinstance(norm, nn.LayerNorm):
+            assert norm.running_mean.eq(0).all()
+
+
+@pytest.mark.parametrize(
+    "drop",
+    [
+        lambda h: torch.dropout(h, 0.3, True),
+        lambda h: torch.dropout(h, p=0.3, train=True),
+        lambda h: nn.functional.dropout(h, 0.3, True, True),
+        lambda h: (nn.functional.dropout(h, 0.3, inplace=True), h)[1],
+        lambda h: (torch.dropout_(h, 0.3, True), h)[1],
+    ],
+)
+def test_torch_dropout_and_dropout_in_place_are_sites_like_any_other(drop: Callable[[torch.Tensor], Any]) -> None:
+    x = normal(0, 2, 3)
+    expected = all_subnetworks(nn.Sequential(nn.Dropout(0.3), nn.Tanh()), x)
+    given = x.clone()
+    for chunk in (1, 4096):
+        networks = all_subnetworks(nn.Sequential(Call(drop), nn.Tanh()), given, chunk=chunk)
+        torch.testing.assert_close(networks.outputs, expected.outputs, atol=EXACT, rtol=EXACT)
+    assert torch.equal(given, x)
+    with pytest.raises(ModelError, match="feature_dropout"):
+        dropout_sites(Call(lambda h: torch.feature_dropout(h, 0.3, True)), x)
+
+
+@pytest.mark.parametrize(
+    ("module", "x", "error", "words"),
+    [
+        (nn.Linear(3, 1), torch.zeros(0, 3), DataError, "x has no rows"),
+        (nn.Linear(3, 1), torch.zeros(()), DataError, "single number"),
+        (nn.Linear(3, 1), np.zeros((2, 3)), DataError, "x is a ndarray"),
+        (nn.Linear(3, 1), torch.tensor([[0.0, 0.0, 0.0], [1.0, math.nan, 0.0]]), DataError, "NaN .* in row 1"),
+        (nn.Linear(3, 1).double(), torch.zeros(2, 3), ModelError, r"Linear cannot take x .* torch\.float32.*dtype"),
+        (nn.Linear(3, 1), torch.zeros(2, 4), ModelError, r"Linear cannot take x of shape \(2, 4\).*multiplied"),
+        (nn.Embedding(3, 2), torch.tensor([[5]]), ModelError, "Embedding cannot take x .* out of range"),
+        (nn.LSTM(3, 2, batch_first=True), torch.zeros(2, 4, 3), ModelError, "LSTM returns a tuple"),
+        (Call(lambda h: h.argmax(1)), torch.zeros(2, 3), ModelError, r"Call returns torch\.int64"),
+        (Call(torch.mean), torch.zeros(2, 3), ModelError, "the batch must come first"),
+        (torch.tanh, torch.zeros(2, 3), ArgumentError, "expected a torch.nn.Module"),
+    ],
+)
+def test_what_a_module_cannot_take_or_give_is_one_line(module: Any, x: Any, error: type[Exception], words: str) -> None:
+    for function in (all_subnetworks, weight_scaled, dropout_sites, curvature_gap):
+        with pytest.raises(error, match=words) as raised:
+            function(module, x)
+        assert "\n" not in str(raised.value)
+    with pytest.raises(error, match=words):
+        sampled_subnetworks(module, x, 3)
+
+
 def test_faults_are_named() -> None:
     x = torch.zeros(1, 40)
     with pytest.raises(BudgetError, match="40 units"):
@@ -326,13 +416,20 @@ def test_precision_makes_dropout_training_the_gaussian_log_likelihood() -> None:
     q, scale, n, decay = 0.3, 2.0, 17, 0.01
     tau = model_precision(q, length_scale=scale, n_data=n, weight_decay=decay)
     assert (1 - q) * scale**2 / 2 / (n * tau) == pytest.approx(decay, rel=1e-12)
-    with pytest.raises(ArgumentError, match="positive"):
+    with pytest.raises(ArgumentError, match="n_data is 0"):
         model_precision(q, length_scale=scale, n_data=0, weight_decay=decay)
+    for wrong in ({"weight_decay": math.nan}, {"weight_decay": math.inf}, {"length_scale": math.nan}):
+        with pytest.raises(ArgumentError, match="expected a positive number"):
+            model_precision(q, **{"length_scale": scale, "n_data": n, "weight_decay": decay, **wrong})
 
 
 def test_predictive_shapes_are_checked_at_the_door() -> None:
     networks = all_subnetworks(nn.Dropout(0.5), torch.zeros(2, 3))
     with pytest.raises(DataError, match="targets"):
         predictive_log_likelihood(networks, torch.zeros(3), 1.0)
-    with pytest.raises(ArgumentError, match="precision"):
-        predictive_log_likelihood(networks, torch.zeros(2, 3), 0.0)
+    for precision in (0.0, math.nan, math.inf):
+        with pytest.raises(ArgumentError, match="precision"):
+            predictive_log_likelihood(networks, torch.zeros(2, 3), precision)
+    for function in (predictive_log_likelihood, predictive_standard_error, effective_sample_size):
+        with pytest.raises(DataError, match="targets has a NaN or infinite entry in row 1"):
+            function(networks, torch.tensor([[0.0, 0.0, 0.0], [0.0, math.nan, 0.0]]), 1.0)

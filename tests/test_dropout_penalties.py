@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -135,3 +136,55 @@ def test_faults_are_named() -> None:
         expected_penalty(x, w[:2], 0.5, "gaussian")
     with pytest.raises(BudgetError, match=r"2\^30"):
         expected_penalty(torch.ones(1, 30), torch.ones(30), 0.5, "gaussian")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"targets": torch.zeros(4, 1).double()}, r"targets has shape \(4, 1\): expected \(4,\)"),
+        ({"targets": torch.zeros(1).double()}, r"targets has shape \(1,\)"),
+        ({"targets": torch.zeros(5).double()}, r"targets has shape \(5,\)"),
+        ({"targets": torch.zeros(4)}, "targets is torch.float32 on cpu, the features torch.float64"),
+        ({"targets": torch.tensor([0.0, math.nan, 0.0, 0.0]).double()}, "targets has a NaN or infinite entry in row 1"),
+        ({"targets": [0.0] * 4}, "targets is a list"),
+        ({"features": torch.full((4, 3), math.inf).double()}, "features has a NaN or infinite entry in row 0"),
+        ({"features": torch.ones(4, 3, dtype=torch.int64)}, "features is torch.int64: expected float32 or float64"),
+        ({"features": torch.zeros(0, 3).double()}, r"features has shape \(0, 3\)"),
+        ({"weights": torch.zeros(3, 1).double()}, r"weights has shape \(3, 1\): expected \(3,\)"),
+        ({"weights": torch.full((3,), math.nan).double()}, "weights has a NaN or infinite entry in row 0"),
+    ],
+)
+def test_nothing_is_broadcast_converted_or_left_out(change: dict[str, Any], words: str) -> None:
+    x, y, w = draw(0, 4, 3)
+    given = {"features": x, "targets": y, "weights": w} | change
+    x, y, w = given["features"], given["targets"], given["weights"]
+    calls = {
+        "targets": [lambda: expected_squared_error(x, y, w, 0.5), lambda: dropout_least_squares(x, y, 0.5)],
+        "weights": [
+            lambda: expected_squared_error(x, y, w, 0.5),
+            lambda: expected_penalty(x, w, 0.5, "poisson"),
+            lambda: quadratic_penalty(x, w, 0.5, "bernoulli"),
+        ],
+    }
+    (changed,) = change
+    for call in calls[changed] if changed in calls else calls["targets"] + calls["weights"]:
+        with pytest.raises(DataError, match=words):
+            call()
+
+
+def test_what_is_beyond_the_range_of_the_dtype_is_said() -> None:
+    x, y, w = draw(0, 4, 3)
+    with pytest.raises(DataError, match=r"beyond the range of .*float64: scale"):
+        expected_penalty(x * 1000, w, 0.4, "poisson")
+    large = (x * 1e25).float()
+    for call in (
+        lambda: expected_penalty(large, w.float(), 0.4, "gaussian"),
+        lambda: quadratic_penalty(large, w.float(), 0.4, "gaussian"),
+        lambda: expected_squared_error(large, y.float(), w.float(), 0.4),
+        lambda: dropout_least_squares(large, y.float(), 0.4),
+    ):
+        with pytest.raises(DataError, match=r"beyond the range of .*float32: pass float64"):
+            call()
+    exact = float(expected_penalty(large.double(), w, 0.4, "gaussian"))
+    assert exact == pytest.approx(1e50 * float(expected_penalty(x, w, 0.4, "gaussian")), rel=1e-6)
+    assert float(expected_penalty(x * 1000, w, 0.4, "bernoulli")) > 0

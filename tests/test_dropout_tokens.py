@@ -144,6 +144,8 @@ def test_faults_are_named() -> None:
     encoder = encoders()[0]
     with pytest.raises(ArgumentError, match="rate is 1"):
         DropToken(encoder, 1.0)
+    with pytest.raises(ModelError, match="Linear is no Hugging Face encoder"):
+        DropToken(nn.Linear(2, 2), 0.1)
     with pytest.raises(ArgumentError, match="method"):
         DropToken(encoder, 0.1, method="other")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="special_tokens_mask is missing"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import check_tensors
 from mpt_bayes.errors import ArgumentError, BudgetError, DataError
 from mpt_bayes.numerics.combinatorics import all_subsets, log_bernoulli
 
@@ -19,15 +20,22 @@ def mask_columns(attention: Tensor, hidden: Tensor) -> Tensor:
         attention: (…, n, n) non-negative, rows summing to one.
         hidden: (…, n) bool, True = hidden, broadcast over the leading dimensions.
 
+    Raises:
+        ArgumentError: hidden of another shape or dtype.
+        DataError: attention that is negative or not finite.
+
     Example:
         >>> mask_columns(torch.full((2, 2), 0.5), torch.tensor([False, True]))
         tensor([[1., 0.],
                 [1., 0.]])
     """
+    check_tensors(attention=attention, hidden=hidden)
     if hidden.dtype != torch.bool or hidden.shape[-1] != attention.shape[-1]:
         raise ArgumentError(
             f"hidden has shape {tuple(hidden.shape)} and dtype {hidden.dtype}: expected (…, {attention.shape[-1]}) bool"
         )
+    if not bool(((attention >= 0) & attention.isfinite()).all()):
+        raise DataError("attention has negative, infinite or NaN entries: expected the output of a softmax")
     left = attention.masked_fill(hidden.unsqueeze(-2), 0)
     total = left.sum(-1, keepdim=True)
     return torch.where(total > 0, left / torch.where(total > 0, total, 1), 0)
@@ -55,6 +63,7 @@ def average_over_masks(attention: Tensor, keep: float, *, max_masks: int = 2**16
         >>> average.sum(1)
         tensor([0.7500, 0.7500], dtype=torch.float64)
     """
+    check_tensors(attention=attention)
     if attention.ndim != 2 or attention.shape[0] != attention.shape[1]:
         raise DataError(f"attention has shape {tuple(attention.shape)}: expected (n, n)")
     if not 0 < keep <= 1:

@@ -8,6 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
+from mpt_bayes.dropout.doors import checked_encoder, checked_rate
 from mpt_bayes.dropout.removal import Shortened, attention_mask, original_positions, removal_gap
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.numerics.random import Stream
@@ -36,8 +37,8 @@ class DropToken(nn.Module):
         method: "columns" or "remove".
 
     Raises:
-        ArgumentError: a rate outside [0, 1); on calling, no special_tokens_mask.
-        ModelError: "remove" with an encoder for which it is not the same as "columns".
+        ArgumentError: a rate outside [0, 1); no module; on calling, no special_tokens_mask.
+        ModelError: no Hugging Face encoder; "remove" with an encoder for which it is not the same as "columns".
 
     Source: Su (2021); Hou et al. (2022), "Token dropping for efficient BERT pretraining", for dropping inside.
 
@@ -52,8 +53,8 @@ class DropToken(nn.Module):
 
     def __init__(self, encoder: nn.Module, rate: float, *, seed: int = 0, method: Method = "columns") -> None:
         super().__init__()
-        if not 0 <= rate < 1:
-            raise ArgumentError(f"rate is {rate}: expected a number in [0, 1)")
+        checked_encoder(encoder)
+        checked_rate(rate)
         if method not in ("columns", "remove"):
             raise ArgumentError(f"method is {method!r}: expected 'columns' or 'remove'")
         self.encoder = encoder

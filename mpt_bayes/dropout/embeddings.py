@@ -11,9 +11,14 @@ from typing import Literal, Self, final
 import torch
 from torch import Tensor, nn
 
-from mpt_bayes.errors import ArgumentError, ModelError
+from mpt_bayes.checks import check_tensors, checked_count
+from mpt_bayes.dropout.doors import check_finite, checked_module
+from mpt_bayes.errors import ArgumentError, DataError, ModelError
 
 TiedHead = Literal["keep", "follow"]
+
+_MARK = "mpt_bayes_corrected"
+"""On an embedding table that holds corrected values, and on its copies: it is not to be corrected again."""
 
 
 @final
@@ -37,7 +42,7 @@ class Corruption:
         if not 0 <= self.rate <= 1:
             raise ArgumentError(f"rate is {self.rate}: expected a number in [0, 1]")
         split = (self.mask, self.random, self.keep)
-        if min(split) < 0 or abs(sum(split) - 1) > 1e-9:
+        if not (min(split) >= 0 and abs(sum(split) - 1) <= 1e-9):
             raise ArgumentError(f"mask, random and keep are {split}: expected probabilities that sum to 1")
 
     @property
@@ -67,6 +72,10 @@ def expected_embedding(embedding: Tensor, mask_token_id: int, corruption: Corrup
     Args:
         embedding: (V, H); mask_token_id: row of [MASK].
 
+    Raises:
+        DataError: another shape, integers, entries that are not finite.
+        ArgumentError: a mask_token_id that is no row.
+
     Source: Su (2021).
 
     Example:
@@ -75,7 +84,11 @@ def expected_embedding(embedding: Tensor, mask_token_id: int, corruption: Corrup
         tensor([[2.],
                 [3.]])
     """
-    if not 0 <= mask_token_id < len(embedding):
+    check_tensors(embedding=embedding)
+    if embedding.ndim != 2 or not embedding.is_floating_point():
+        raise DataError(f"embedding has shape {tuple(embedding.shape)} and {embedding.dtype}: expected (V, H) numbers")
+    check_finite(embedding, "embedding")
+    if checked_count(mask_token_id, "mask_token_id", 0) >= len(embedding):
         raise ArgumentError(f"mask_token_id is {mask_token_id}: the embedding has {len(embedding)} rows")
     shared = corruption.mask_weight * embedding[mask_token_id] + corruption.random_weight * embedding.mean(0)
     return corruption.own_weight * embedding + shared
@@ -106,6 +119,7 @@ class CorrectedEmbeddings:
             setattr(part, name, own)
         with torch.no_grad():
             _table(self.model).weight.copy_(self._values)
+        setattr(_table(self.model), _MARK, False)
         if self._config_tied is not None:
             self.model.config.tie_word_embeddings = self._config_tied  # type: ignore[union-attr]
 
@@ -143,7 +157,7 @@ def correct_embeddings(
         in_place: change `model`; otherwise a deep copy is changed and `model` stays as it is.
 
     Raises:
-        ModelError: a model without an input embedding table.
+        ModelError: a model without an input embedding table, or whose table is corrected already.
         ArgumentError: an id outside the table, or another value of `tied_head`.
 
     Example:
@@ -155,9 +169,11 @@ def correct_embeddings(
     """
     if tied_head not in ("keep", "follow"):
         raise ArgumentError(f"tied_head is {tied_head!r}: expected 'keep' or 'follow'")
+    if getattr(_table(model), _MARK, False):
+        raise ModelError(f"the embeddings of this {type(model).__name__} are corrected already: undo() that first")
     target = model if in_place else copy.deepcopy(model)
     weight = _table(target).weight
-    if not all(0 <= i < len(weight) for i in untouched_ids):
+    if not all(checked_count(i, "untouched_ids", 0) < len(weight) for i in untouched_ids):
         raise ArgumentError(f"untouched_ids holds an id outside the embedding table of {len(weight)} rows")
     rows = torch.ones(len(weight), dtype=torch.bool, device=weight.device)
     rows[torch.as_tensor(untouched_ids, dtype=torch.int64, device=weight.device)] = False
@@ -169,12 +185,13 @@ def correct_embeddings(
         _untie(target)
     with torch.no_grad():
         _table(target).weight.copy_(values)
+    setattr(_table(target), _MARK, True)
     return result
 
 
 def _table(model: nn.Module) -> nn.Embedding:
     """The input embedding table of a Hugging Face model."""
-    find = getattr(model, "get_input_embeddings", None)
+    find = getattr(checked_module(model, "model"), "get_input_embeddings", None)
     table = find() if find is not None else None
     if not isinstance(table, nn.Embedding):
         raise ModelError(f"{type(model).__name__} has no input embedding table (get_input_embeddings)")

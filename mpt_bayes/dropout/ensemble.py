@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mpt_bayes.checks import checked_count
-from mpt_bayes.dropout.interception import Site, dropout_sites, forward_with
+from mpt_bayes.dropout.interception import Site, called, dropout_sites, forward_with, modes_kept
 from mpt_bayes.errors import BudgetError
 from mpt_bayes.numerics.combinatorics import all_subsets, log_bernoulli
 from mpt_bayes.numerics.random import Stream, seed_from
@@ -76,15 +76,15 @@ def all_subnetworks(module: nn.Module, x: Tensor, *, max_masks: int = 2**16, chu
     2^-N, for q = 1/2 only. Srivastava et al. (2014), Baldi & Sadowski (2013).
 
     Args:
-        module: called as module(x); gradients flow; run as in training except that batch normalisation keeps its
-            running statistics. Its training flags are put back.
+        module: called as module(x); gradients flow; run as in training except that batch and instance normalisation
+            keep their running statistics. Its training flags are put back.
         x: (B, …), batch first.
         max_masks: refuse above this number of masks.
         chunk: most (mask, datum) pairs in one forward pass.
 
     Raises:
         BudgetError: more than `max_masks` masks.
-        ModelError, ArgumentError: as `dropout_sites`.
+        ModelError, DataError, ArgumentError: as `dropout_sites`.
 
     Example:
         >>> net = nn.Sequential(nn.Dropout(0.3), nn.Linear(4, 1)).double()
@@ -143,13 +143,8 @@ def weight_scaled(module: nn.Module, x: Tensor) -> Tensor:
     Exact for linear networks; for the geometric mean of one softmax layer under input dropout; elsewhere an
     approximation of `SubNetworks.mean`, of first order in the deviations of the multipliers.
     """
-    modes = {part: part.training for part in module.modules()}
-    try:
-        output: Tensor = module.eval()(x)
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
-    return output
+    with modes_kept(module):
+        return called(module.eval(), x)
 
 
 def curvature_gap(module: nn.Module, x: Tensor) -> Tensor:

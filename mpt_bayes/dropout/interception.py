@@ -12,15 +12,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from mpt_bayes.errors import ArgumentError, ModelError
+from mpt_bayes.checks import checked_rows
+from mpt_bayes.dropout.doors import check_finite, checked_module
+from mpt_bayes.errors import ArgumentError, DataError, ModelError, MptBayesError
 
+_ELEMENTWISE = {functional.dropout, torch.dropout, torch.dropout_}
 _NOT_ELEMENTWISE = {
     functional.alpha_dropout,
     functional.feature_alpha_dropout,
     functional.dropout1d,
     functional.dropout2d,
     functional.dropout3d,
+    torch.alpha_dropout,
+    torch.feature_alpha_dropout,
+    torch.feature_dropout,
 }
+_BATCH_NORM = {functional.batch_norm, torch.batch_norm}
 
 
 @final
@@ -55,13 +62,19 @@ class _Intercept(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
-        if func is functional.dropout or func in _NOT_ELEMENTWISE:
-            rate, training = _dropout_arguments(args, named)
+        if func in _ELEMENTWISE or func in _NOT_ELEMENTWISE:
+            values, rate, training, in_place = _dropout_arguments(args, named)
             if training and rate > 0:
                 if func in _NOT_ELEMENTWISE:
                     raise ModelError(f"the model calls {func.__name__}: only element-wise dropout can be enumerated")
                 self.count += 1
-                return self._on_dropout(self.count - 1, args[0] if args else named["input"], rate)
+                dropped = self._on_dropout(self.count - 1, values, rate)
+                return values.copy_(dropped) if in_place or func is torch.dropout_ else dropped
+        elif func in _BATCH_NORM and (args[5:6] or (named.get("training", False),))[0]:
+            raise ModelError(
+                "the model normalises by the statistics of its batch (batch normalisation without running statistics), "
+                "so that its rows depend on each other: track running statistics, or use another normalisation"
+            )
         elif func is functional.scaled_dot_product_attention and (args[4:5] or (named.get("dropout_p", 0.0),))[0] > 0:
             raise ModelError(
                 "the model drops attention weights inside scaled_dot_product_attention, where they cannot be seen: "
@@ -70,25 +83,61 @@ class _Intercept(TorchFunctionMode):
         return func(*args, **named)
 
 
-def _dropout_arguments(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[float, bool]:
-    """(p, training) of a call of torch.nn.functional.dropout or one of its kin."""
-    defaults = (None, 0.5, True)
-    given = dict(zip(("input", "p", "training"), args, strict=False))
-    merged = dict(zip(("input", "p", "training"), defaults, strict=True)) | given | named
-    return float(merged["p"]), bool(merged["training"])
+def _dropout_arguments(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tensor, float, bool, bool]:
+    """(input, p, training, inplace) of a call of torch.nn.functional.dropout or one of its kin; torch's own say
+    train."""
+    given = dict(zip(("input", "p", "training", "inplace"), args, strict=False)) | named
+    training = given.get("training", given.get("train", True))
+    return given["input"], float(given.get("p", 0.5)), bool(training), bool(given.get("inplace", False))
 
 
 @contextmanager
-def _dropping(module: nn.Module) -> Iterator[None]:
-    """The module as in training, batch normalisation alone keeping its running statistics; its modes put back after."""
-    modes = {part: part.training for part in module.modules()}
+def modes_kept(module: nn.Module) -> Iterator[None]:
+    """The training flag of every part is put back after.
+
+    Raises:
+        ArgumentError: no torch module.
+    """
+    modes = {part: part.training for part in checked_module(module).modules()}
     try:
-        for part in modes:
-            part.training = not isinstance(part, nn.modules.batchnorm._BatchNorm)
         yield
     finally:
         for part, mode in modes.items():
             part.training = mode
+
+
+@contextmanager
+def _dropping(module: nn.Module) -> Iterator[None]:
+    """The module as in training, batch and instance normalisation alone keeping their running statistics."""
+    with modes_kept(module):
+        for part in module.modules():
+            part.training = not isinstance(part, nn.modules.batchnorm._NormBase)
+        yield
+
+
+def called(module: nn.Module, x: Tensor) -> Tensor:
+    """module(x): one tensor of real numbers, batch first.
+
+    Raises:
+        DataError: x is no tensor, has no rows, or entries that are not finite.
+        ModelError: a module that cannot take x, or returns something else.
+    """
+    if len(checked_rows(x)) == 0:
+        raise DataError("x has no rows: pass at least one datum")
+    check_finite(x, "x")
+    kind, given = type(module).__name__, f"x of shape {tuple(x.shape)} and {x.dtype}"
+    try:
+        output = module(x)
+    except MptBayesError:
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise ModelError(f"{kind} cannot take {given}: {str(error).splitlines()[0]}") from error
+    if not isinstance(output, Tensor) or not output.is_floating_point():
+        returned = output.dtype if isinstance(output, Tensor) else f"a {type(output).__name__}"
+        raise ModelError(f"{kind} returns {returned}: wrap it in a module that returns one tensor of real numbers")
+    if output.ndim == 0 or len(output) != len(x):
+        raise ModelError(f"{kind} returns shape {tuple(output.shape)} for {given}: the batch must come first")
+    return output
 
 
 def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
@@ -100,8 +149,10 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
 
     Raises:
         ModelError: dropout that cannot be seen (inside fused attention or a recurrent layer), that is not element-wise,
-            or random numbers of another kind.
-        ArgumentError: a rate of 1, which leaves nothing.
+            or random numbers of another kind; rows of a batch that depend on each other, as through batch normalisation
+            without running statistics; a module that cannot take x, or does not return one tensor.
+        DataError: x is no tensor, is empty, or has entries that are not finite.
+        ArgumentError: no torch module; a rate of 1, which leaves nothing.
 
     Example:
         >>> net = nn.Sequential(nn.Dropout(0.2), nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.5), nn.Linear(4, 1))
@@ -121,7 +172,7 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
         return values
 
     with _dropping(module), _Intercept(record), torch.no_grad():
-        first = module(x)
+        first = called(module, x)
         sites = tuple(found)
         second = module(x)
     if not torch.allclose(first, second, rtol=1e-4, atol=1e-6, equal_nan=True):
@@ -129,7 +180,23 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
             "the model's outputs differ when nothing is dropped: it draws random numbers where they cannot be seen "
             "(nn.MultiheadAttention, recurrent layers); write that dropout with nn.Dropout, or set it to 0"
         )
+    _check_rows_apart(module, x, sites, first.detach())
     return sites
+
+
+def _check_rows_apart(module: nn.Module, x: Tensor, sites: Sequence[Site], expected: Tensor) -> None:
+    """The batch through the whole network is what it is alone, with everything dropped in other rows beside it."""
+    units = sum(site.units for site in sites)
+    whole_and_nothing = torch.stack([torch.ones(units), torch.zeros(units)]).to(expected)
+    with torch.no_grad():
+        beside = forward_with(module, x, sites, whole_and_nothing)[0]
+    sizes = expected[expected.isfinite()].abs()
+    rounding = torch.finfo(expected.dtype).eps ** 0.5 * float(sizes.max() if len(sizes) else 0.0)
+    if not torch.allclose(beside, expected, rtol=0, atol=rounding, equal_nan=True):
+        raise ModelError(
+            f"rows of a batch of {type(module).__name__} depend on each other: sub-networks cannot be run side by "
+            "side; take what mixes rows out of the module"
+        )
 
 
 def forward_with(module: nn.Module, x: Tensor, sites: Sequence[Site], multipliers: Tensor) -> Tensor:
@@ -152,7 +219,7 @@ def forward_with(module: nn.Module, x: Tensor, sites: Sequence[Site], multiplier
         spread: Tensor = units.expand(count, batch, *sites[index].shape).reshape(values.shape)
         return values * spread
 
-    repeated = x.unsqueeze(0).expand(count, *x.shape).reshape(count * batch, *x.shape[1:])
+    repeated = x.repeat(count, *[1] * (x.ndim - 1))
     with _dropping(module), _Intercept(multiply) as seen:
         output = module(repeated)
     if seen.count != len(sites):

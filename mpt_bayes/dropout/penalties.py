@@ -9,6 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import checked_tensor
+from mpt_bayes.dropout.doors import check_table, checked_rate
 from mpt_bayes.errors import ArgumentError, BudgetError, DataError, ModelError
 from mpt_bayes.numerics.combinatorics import all_subsets, log_bernoulli
 
@@ -46,15 +48,19 @@ def expected_squared_error(features: Tensor, targets: Tensor, weights: Tensor, r
     Returns:
         Scalar, in squared units of y, summed over the n rows.
 
+    Raises:
+        DataError: another shape (nothing is broadcast), dtype or device, entries that are not finite, or a result
+            beyond the range of the dtype; the other functions here likewise.
+
     Source: Srivastava et al. (2014); Wager, Wang & Liang (2013).
 
     Example:
         >>> expected_squared_error(torch.ones(2, 1), torch.zeros(2), torch.ones(1), 0.5)
         tensor(4.)
     """
-    _check(features, rate, weights)
+    _check(features, rate, targets=targets, weights=weights)
     residual = targets - features @ weights
-    return residual.square().sum() + _odds(rate) * (weights.square() * features.square().sum(0)).sum()
+    return _in_range(residual.square().sum() + _odds(rate) * (weights.square() * features.square().sum(0)).sum())
 
 
 def dropout_least_squares(features: Tensor, targets: Tensor, rate: float) -> Tensor:
@@ -72,14 +78,14 @@ def dropout_least_squares(features: Tensor, targets: Tensor, rate: float) -> Ten
         >>> dropout_least_squares(torch.eye(2), torch.tensor([1.0, 2.0]), 0.5)
         tensor([0.5000, 1.0000])
     """
-    _check(features, rate)
-    gram = features.T @ features
+    _check(features, rate, targets=targets)
+    gram = _in_range(features.T @ features)
     factor, info = torch.linalg.cholesky_ex(gram + _odds(rate) * torch.diag(gram.diagonal()))
     if int(info) != 0:
         raise ModelError(
             f"no unique minimiser at rate {rate:g}: features has a zero column or dependent columns; drop one of them"
         )
-    return torch.cholesky_solve((features.T @ targets)[:, None], factor)[:, 0]
+    return _in_range(torch.cholesky_solve((features.T @ targets)[:, None], factor)[:, 0])
 
 
 def expected_penalty(
@@ -104,7 +110,7 @@ def expected_penalty(
         >>> round(float(expected_penalty(x, torch.ones(2), 0.5, "gaussian")), 6)
         3.125
     """
-    _check(features, rate, weights)
+    _check(features, rate, weights=weights)
     dim = features.shape[1]
     if 2**dim > max_masks:
         raise BudgetError(
@@ -116,7 +122,7 @@ def expected_penalty(
     probability = log_bernoulli(kept, 1 - rate).exp().to(features.dtype)
     scale = kept.to(features.dtype) / (1 - rate)
     expected = torch.stack([probability @ cumulant.value(scale @ (row * weights)) for row in features])
-    return (expected - cumulant.value(features @ weights)).sum()
+    return _in_range((expected - cumulant.value(features @ weights)).sum())
 
 
 def quadratic_penalty(features: Tensor, weights: Tensor, rate: float, family: Family) -> Tensor:
@@ -132,9 +138,9 @@ def quadratic_penalty(features: Tensor, weights: Tensor, rate: float, family: Fa
         >>> round(float(quadratic_penalty(x, torch.ones(2), 0.5, "gaussian")), 6)
         3.125
     """
-    _check(features, rate, weights)
+    _check(features, rate, weights=weights)
     curvature = _family(family).curvature(features @ weights)
-    return 0.5 * _odds(rate) * (weights.square() * (curvature @ features.square())).sum()
+    return _in_range(0.5 * _odds(rate) * (weights.square() * (curvature @ features.square())).sum())
 
 
 def _odds(rate: float) -> float:
@@ -148,10 +154,21 @@ def _family(name: str) -> _Cumulant:
     return _FAMILIES[name]
 
 
-def _check(features: Tensor, rate: float, weights: Tensor | None = None) -> None:
-    if not 0 <= rate < 1:
-        raise ArgumentError(f"rate is {rate}: expected a number in [0, 1)")
-    if features.ndim != 2:
-        raise DataError(f"features has shape {tuple(features.shape)}: expected (n, d)")
-    if weights is not None and weights.shape != features.shape[1:]:
-        raise DataError(f"weights has shape {tuple(weights.shape)}: expected ({features.shape[1]},)")
+def _check(features: Tensor, rate: float, *, targets: Tensor | None = None, weights: Tensor | None = None) -> None:
+    checked_rate(rate)
+    if checked_tensor(features, "features").ndim != 2 or features.numel() == 0:
+        raise DataError(f"features has shape {tuple(features.shape)}: expected (n, d), with at least one entry")
+    n, dim = features.shape
+    check_table("features", features, (n, dim))
+    if targets is not None:
+        check_table("targets", targets, (n,), like=features)
+    if weights is not None:
+        check_table("weights", weights, (dim,), like=features)
+
+
+def _in_range(result: Tensor) -> Tensor:
+    """The result, unless finite numbers gave one that is not: it overflowed."""
+    if not bool(result.isfinite().all()):
+        larger = "pass float64 or " if result.dtype == torch.float32 else ""
+        raise DataError(f"the result is beyond the range of {result.dtype}: {larger}scale features and weights down")
+    return result

@@ -7,8 +7,10 @@ import math
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import checked_count, checked_positive, checked_tensor
+from mpt_bayes.dropout.doors import check_finite, checked_rate
 from mpt_bayes.dropout.ensemble import SubNetworks
-from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.errors import DataError
 
 
 def predictive_log_likelihood(networks: SubNetworks, targets: Tensor, precision: float) -> Tensor:
@@ -25,6 +27,10 @@ def predictive_log_likelihood(networks: SubNetworks, targets: Tensor, precision:
         networks: outputs (S, B, C).
         targets: (B, C).
         precision: τ > 0, e.g. from `model_precision`.
+
+    Raises:
+        ArgumentError: a precision that is no positive number.
+        DataError: targets of another shape, or with entries that are not finite.
 
     Source: Gal & Ghahramani (2016).
 
@@ -62,29 +68,31 @@ def model_precision(rate: float, length_scale: float, n_data: int, weight_decay:
 
     For the objective (1/N) Σ_n ½‖y_n - ŷ_n‖² + λ Σ ‖W‖², a Gaussian process prior of length scale l.
 
+    Raises:
+        ArgumentError: a rate outside [0, 1), or anything else that is no finite positive number.
+
     Source: Gal & Ghahramani (2016) (their p is the probability of keeping a unit).
 
     Example:
         >>> model_precision(0.5, length_scale=1.0, n_data=100, weight_decay=0.001)
         2.5
     """
-    if not 0 <= rate < 1:
-        raise ArgumentError(f"rate is {rate}: expected a number in [0, 1)")
-    if n_data < 1 or weight_decay <= 0 or length_scale <= 0:
-        raise ArgumentError(
-            f"length_scale={length_scale}, n_data={n_data}, weight_decay={weight_decay}: expected positive numbers"
-        )
+    checked_rate(rate)
+    checked_count(n_data, "n_data")
+    checked_positive(length_scale, "length_scale")
+    checked_positive(weight_decay, "weight_decay")
     return (1 - rate) * length_scale**2 / (2 * n_data * weight_decay)
 
 
 def _log_densities(networks: SubNetworks, targets: Tensor, precision: float) -> Tensor:
     """(S, B) float64 log N(y; f_μ(x), τ⁻¹ I)."""
-    if precision <= 0:
-        raise ArgumentError(f"precision is {precision}: expected a positive number")
+    checked_positive(precision, "precision")
+    checked_tensor(targets, "targets")
     if networks.outputs.ndim != 3 or targets.shape != networks.outputs.shape[1:]:
         raise DataError(
             f"targets has shape {tuple(targets.shape)} and outputs {tuple(networks.outputs.shape)}: expected "
             "(B, C) and (S, B, C)"
         )
+    check_finite(targets, "targets")
     squared = (targets.to(torch.float64) - networks.outputs.to(torch.float64)).square().sum(-1)
     return -0.5 * precision * squared + 0.5 * targets.shape[1] * math.log(precision / (2 * math.pi))

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mpt_bayes.errors import ArgumentError, ModelError
+from mpt_bayes.checks import check_tensors
+from mpt_bayes.dropout.doors import checked_encoder
+from mpt_bayes.dropout.interception import modes_kept
+from mpt_bayes.errors import ArgumentError, DataError, ModelError
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,11 @@ def states_with_masked_columns(encoder: nn.Module, input_ids: Tensor, hidden: Te
         hidden: (B, L) bool, True = hidden.
 
     Raises:
-        ArgumentError: a row that hides every token (the encoder has nothing to read), wrong shapes.
+        ArgumentError: a row that hides every token (the encoder has nothing to read), wrong shapes or dtypes.
+        DataError: ids that the encoder does not have, an empty batch.
+        ModelError: no Hugging Face encoder.
     """
-    _check(input_ids, hidden)
+    _check(encoder, input_ids, hidden)
     output = encoder(
         input_ids=input_ids,
         position_ids=original_positions(encoder, input_ids),
@@ -71,7 +76,7 @@ def states_with_tokens_removed(
         encoder, input_ids, hidden: as for `states_with_masked_columns`.
         keep_positions: False numbers the remaining tokens 0, 1, 2, … (wrong; here to be shown).
     """
-    _check(input_ids, hidden)
+    _check(encoder, input_ids, hidden)
     short = Shortened.of(~hidden)
     positions = original_positions(encoder, input_ids)
     fed = short.of_tokens(positions) if keep_positions else positions[:, : short.index.shape[1]]
@@ -94,7 +99,8 @@ def removal_gap(encoder: nn.Module, input_ids: Tensor, hidden: Tensor, *, keep_p
     """(layers + 1,) largest absolute difference between the two ways over visible tokens, layer by layer.
 
     Zero up to rounding (1e-6 in float32) for encoders that take positions through `position_ids`. Softmax over the
-    remaining keys IS masking and renormalising, and everything else in a layer acts token by token.
+    remaining keys IS masking and renormalising, and everything else in a layer acts token by token. Taken in evaluation
+    mode, which is put back after: two draws of an encoder's own dropout would differ by themselves.
 
     Source: He et al. (2022) for the removal; Su (2021) for the identity.
 
@@ -107,8 +113,10 @@ def removal_gap(encoder: nn.Module, input_ids: Tensor, hidden: Tensor, *, keep_p
         >>> bool((removal_gap(bert, ids, hidden) < 1e-5).all())
         True
     """
-    masked = states_with_masked_columns(encoder, input_ids, hidden)
-    removed = states_with_tokens_removed(encoder, input_ids, hidden, keep_positions=keep_positions)
+    with modes_kept(checked_encoder(encoder)):
+        encoder.eval()
+        masked = states_with_masked_columns(encoder, input_ids, hidden)
+        removed = states_with_tokens_removed(encoder, input_ids, hidden, keep_positions=keep_positions)
     return torch.stack([(a - b)[~hidden].abs().max() for a, b in zip(masked, removed, strict=True)])
 
 
@@ -145,11 +153,26 @@ def attention_mask(encoder: nn.Module, positions: Tensor, present: Tensor) -> An
     return {kind: torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, closed) for kind, mask in masks.items()}
 
 
-def _check(input_ids: Tensor, hidden: Tensor) -> None:
-    if input_ids.ndim != 2 or hidden.shape != input_ids.shape or hidden.dtype != torch.bool:
+def _check(encoder: nn.Module, input_ids: Tensor, hidden: Tensor) -> None:
+    config: Any = checked_encoder(encoder).config
+    check_tensors(input_ids=input_ids, hidden=hidden)
+    if (
+        input_ids.ndim != 2
+        or input_ids.dtype not in (torch.int64, torch.int32)
+        or hidden.shape != input_ids.shape
+        or hidden.dtype != torch.bool
+    ):
         raise ArgumentError(
-            f"input_ids has shape {tuple(input_ids.shape)}, hidden {tuple(hidden.shape)} and dtype {hidden.dtype}: "
-            "expected (B, L) int64 and (B, L) bool"
+            f"input_ids has shape {tuple(input_ids.shape)} and {input_ids.dtype}, hidden {tuple(hidden.shape)} and "
+            f"{hidden.dtype}: expected (B, L) torch.int64 and (B, L) torch.bool"
+        )
+    if input_ids.numel() == 0:
+        raise DataError("input_ids is empty: pass at least one row of at least one token")
+    wrong = ((input_ids < 0) | (input_ids >= config.vocab_size)).any(1)
+    if bool(wrong.any()):
+        raise DataError(
+            f"input_ids has an id outside 0..{config.vocab_size - 1} in row {int(wrong.nonzero()[0])}: the encoder has "
+            f"{config.vocab_size} tokens"
         )
     empty = hidden.all(1)
     if bool(empty.any()):

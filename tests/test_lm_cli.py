@@ -141,6 +141,9 @@ def test_curve_shows_the_model_beside_its_twin(folder, capsys, tmp_path, work):
         (["--text", "a", "--device", "gpu0"], "is no device"),
         (["--text", "a", "--budget", "4", "--target-se", "1"], "give one"),
         (["--text", "a", "--variant", "original", "--budget", "4"], "takes every token once"),
+        (["--text", "a", "--batch-size", "0"], "'--batch-size'"),
+        (["--text", "a", "--budget", "0"], "'--budget'"),
+        (["--text", "a", "--target-se", "-1"], "--target-standard-error is -1: expected a positive number"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words):

@@ -15,7 +15,7 @@ from mpt_bayes.plots import plot_attribution
 from mpt_bayes.report import attribution_report
 
 Orders = Annotated[
-    int | None, typer.Option(help="Random orders; by default every subset up to D = 12, else 64 orders.")
+    int | None, typer.Option(help="Random orders; by default every subset up to D = 12, else 64 orders.", min=1)
 ]
 
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 import typer
 
 from mpt_bayes import lm
+from mpt_bayes.cli.options import target_error
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm.readers import Texts, read_texts
 from mpt_bayes.lm.rows import EmptyText
@@ -32,18 +33,13 @@ Input = Annotated[
 ]
 Column = Annotated[str, typer.Option(help="The column or field of --input that holds the text.")]
 PromptColumn = Annotated[str | None, typer.Option(help="The one that holds a prompt: visible, not scored.")]
-Passes = Annotated[int | None, typer.Option("--budget", help="Forward passes a text (default 128).")]
-TargetError = Annotated[
-    float | None,
-    typer.Option(
-        "--target-standard-error", "--target-se", help="Instead: standard error of the total over texts, in nats."
-    ),
-]
+Passes = Annotated[int | None, typer.Option("--budget", help="Forward passes a text (default 128).", min=1)]
+TargetError = Annotated[float | None, target_error("Instead: standard error of the total over texts, in nats.")]
 Long = Annotated[LongText, typer.Option("--long-text", help="Texts longer than the model's window.")]
 Empty = Annotated[EmptyText, typer.Option("--empty", help="Texts without tokens: an error, or skipped with a reason.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")]
 Dtype = Annotated[Precision, typer.Option(help="Of the forward pass; sums are double either way.")]
-BatchSize = Annotated[int | None, typer.Option(help="Most rows a forward pass; memory sets it by default.")]
+BatchSize = Annotated[int | None, typer.Option(help="Most rows a forward pass; memory sets it by default.", min=1)]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the encoder with torch.compile.")]
 Store = Annotated[
     Path | None,

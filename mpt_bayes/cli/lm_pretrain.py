@@ -18,7 +18,9 @@ Config = Annotated[Path, typer.Argument(help="A TOML file: one configuration, or
 Out = Annotated[Path, typer.Option(help="Folder to record in; each variant gets a folder of its own inside.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Train this variant only; may be given repeatedly.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where runs in that folder stopped; skip finished ones.")]
-Seed = Annotated[int | None, typer.Option(help="Instead of the seed in the file: of weights, examples and masks.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Instead of the seed in the file: of weights, examples and masks.", min=0)
+]
 
 
 def pretrain(

@@ -71,7 +71,7 @@ def models(
             {name: entry.model for name, entry in fitted.items()},
             x,
             rates=options.rates_from(rates),
-            fractions=options.rates_from(fractions),
+            fractions=options.rates_from(fractions, "--fractions"),
             test=held_out,
             design=design,
             generator=torch.Generator().manual_seed(seed),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,29 +19,35 @@ ModelName = Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.", m
 DataName = Annotated[
     str, typer.Option("--data", help="A name from `mpt-bayes data`, or a CSV, Parquet or NPY file.", metavar="DATA")
 ]
-LatentDim = Annotated[int, typer.Option(help="Latent dimensions of ppca and factor-analysis.")]
-Components = Annotated[int, typer.Option(help="Components of the mixtures, states of hmm.")]
+LatentDim = Annotated[int, typer.Option(help="Latent dimensions of ppca and factor-analysis.", min=0)]
+Components = Annotated[int, typer.Option(help="Components of the mixtures, states of hmm.", min=1)]
 Kernel = Annotated[str, typer.Option(help="Kernel of gp, by name.")]
 Ridge = Annotated[float, typer.Option(help="Added to the diagonal of the covariance of gaussian; recorded.")]
 Standardise = Annotated[
     bool, typer.Option("--standardise", help="Score data scaled to mean 0, variance 1; the log-Jacobian is reported.")
 ]
 MissingPolicy = Annotated[Missing, typer.Option(help="Missing entries: an error, or integrated out exactly.")]
-Orders = Annotated[int | None, typer.Option(help="Random orders (default 64), each with a mask of every size.")]
-MasksPerSize = Annotated[int | None, typer.Option(help="Independent masks for every size, instead of orders.")]
+Orders = Annotated[int | None, typer.Option(help="Random orders (default 64), each with a mask of every size.", min=1)]
+MasksPerSize = Annotated[int | None, typer.Option(help="Independent masks for every size, instead of orders.", min=1)]
 ExhaustiveFlag = Annotated[bool, typer.Option("--exhaustive", help="Every mask, exactly; up to about D = 20.")]
 Budget = Annotated[
     int | None,
     typer.Option(help="Masks chosen adaptively, instead of orders: for models without a fast path for these.", min=1),
 ]
-TargetError = Annotated[
-    float | None,
-    typer.Option(
-        "--target-standard-error",
-        "--target-se",
-        help="Instead: as many as give the total this standard error, in nats.",
-    ),
-]
+
+
+def _positive(target: float | None) -> float | None:
+    if target is not None and not 0 < target < float("inf"):
+        raise ArgumentError(f"--target-standard-error is {target:g}: expected a positive number of nats")
+    return target
+
+
+def target_error(help: str) -> Any:
+    """The option --target-standard-error; what it replaces differs between commands."""
+    return typer.Option("--target-standard-error", "--target-se", help=help, callback=_positive)
+
+
+TargetError = Annotated[float | None, target_error("Instead: as many as give the total this standard error, in nats.")]
 Seed = Annotated[int, typer.Option(help="Seed of the masks.", min=0, max=2**63 - 1)]
 
 
@@ -94,8 +100,8 @@ def data_from(name: str, standardise: bool) -> Dataset:
 MOST_RATES = 1000
 
 
-def rates_from(text: str) -> list[float]:
-    """Rates from first:last:step (the last included) or from a list joined by commas.
+def rates_from(text: str, option: str = "--rates") -> list[float]:
+    """Rates from first:last:step (the last included) or from a list joined by commas, given by `option`.
 
     Raises:
         ArgumentError: neither.
@@ -110,9 +116,9 @@ def rates_from(text: str) -> list[float]:
         first, last, step = (float(part) for part in text.split(":"))
         count = round((last - first) / step) + 1
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise ArgumentError(f"--rates is {text}: expected first:last:step or a list, 0.15,0.5") from None
+        raise ArgumentError(f"{option} is {text}: expected first:last:step or a list, 0.15,0.5") from None
     if not 1 <= count <= MOST_RATES:
-        raise ArgumentError(f"--rates is {text}: that is {count} rates, expected 1 to {MOST_RATES}")
+        raise ArgumentError(f"{option} is {text}: that is {count} rates, expected 1 to {MOST_RATES}")
     return [round(first + step * i, 12) for i in range(count)]
 
 

@@ -13,7 +13,7 @@ from mpt_bayes.plots import plot_sweep
 from mpt_bayes.report import sweep_report
 
 Rates = Annotated[str, typer.Option(help="first:last:step, or rates joined by commas.", metavar="RATES")]
-Masks = Annotated[int, typer.Option(help="Masks a rate.")]
+Masks = Annotated[int, typer.Option(help="Masks a rate.", min=1)]
 
 
 def sweep(

@@ -17,9 +17,9 @@ CHECK_FAILED = 1
 def verify(
     model: options.ModelName,
     data: options.DataName,
-    orders: Annotated[int, typer.Option(help="Random orders of the chain rule and the identity.")] = 16,
-    masks: Annotated[int, typer.Option(help="Random masks of the other checks.")] = 32,
-    rows: Annotated[int, typer.Option(help="Rows to check, a random choice.")] = 32,
+    orders: Annotated[int, typer.Option(help="Random orders of the chain rule and the identity.", min=2)] = 16,
+    masks: Annotated[int, typer.Option(help="Random masks of the other checks.", min=1)] = 32,
+    rows: Annotated[int, typer.Option(help="Rows to check, a random choice.", min=1)] = 32,
     latent_dim: options.LatentDim = 2,
     components: options.Components = 3,
     kernel: options.Kernel = "rbf",

@@ -60,7 +60,9 @@ def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Str
     try:
         tally = adaptive_tally(evaluator(model, x, keep_rows=keep_rows), model.dim, budget, stream)
     except BudgetError as error:
-        raise BudgetError(f"{error}; n_evaluations counts a mask once a row, {len(x)} times") from None
+        raise BudgetError(
+            f"{error}; n_evaluations counts a mask once a row, {len(x)} times (command line: --budget counts it once)"
+        ) from None
     if keep_rows:
         return tally
     unknown = torch.full((len(x),), torch.nan, dtype=torch.float64)

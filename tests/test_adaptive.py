@@ -222,6 +222,28 @@ def test_same_seed_same_result_whatever_the_chunks(monkeypatch):
     assert mb.cumulative_score(model, x, n_evaluations=150).value == pytest.approx(whole.value, abs=1e-9)
 
 
+@pytest.mark.parametrize("budget", [{"target_standard_error": 0.3}, {"n_evaluations": 900}], ids=["error", "known"])
+def test_rows_that_become_too_many_to_keep_are_summed_and_nothing_else_changes(budget, monkeypatch):
+    model, x = gaussian(12)
+    whole = mb.cumulative_score(model, x, **budget)
+    assert len(whole.per_row) == 3
+    monkeypatch.setattr("mpt_bayes.estimation.budgeted.USUAL_MASKS", 1)
+    seen = []
+    tell = AdaptiveScore.tell
+    monkeypatch.setattr(AdaptiveScore, "tell", lambda self, rows: (seen.append(rows.shape), tell(self, rows))[1])
+    monkeypatch.setattr("mpt_bayes.estimation.budgeted.LARGEST_KEPT", 3 * 12 * 100)
+    part = mb.cumulative_score(model, x, **budget)
+    if "n_evaluations" not in budget:
+        assert seen[0][0] == 3, "the first round fits"
+    assert seen[-1][0] == 1
+    assert sum(rows * masks for rows, masks, _ in seen if rows > 1) <= 3 * 100, "no more is kept than was allowed"
+    assert part.per_row is None
+    assert "too many to keep" in part.note
+    assert part.n_evaluations == whole.n_evaluations == 3 * sum(masks for _, masks, _ in seen)
+    assert part.value == pytest.approx(whole.value, rel=1e-12)
+    assert part.standard_error == pytest.approx(whole.standard_error, rel=1e-9)
+
+
 def test_faults_of_use_are_named():
     model, x = gaussian(8)
     with pytest.raises(ArgumentError, match="one or the other"):

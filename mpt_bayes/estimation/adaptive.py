@@ -123,6 +123,9 @@ class AdaptiveScore:
     def tell(self, log_prob: Tensor) -> None:
         """The log-probabilities of the masks last asked for: (P, D), or (R, P, D) for R rows; 0 where visible.
 
+        After R rows their sum may be told in their place, to save memory: nothing changes but that values row by row
+        are no longer had, since fits and sums are linear in the log-probabilities.
+
         Raises:
             ArgumentError: another shape.
         """
@@ -133,6 +136,9 @@ class AdaptiveScore:
         log_prob = log_prob[None] if log_prob.ndim == 2 else log_prob
         if log_prob.shape[1:] != hidden.shape:
             raise ArgumentError(f"log_prob has shape {tuple(log_prob.shape)}: expected (R, {len(hidden)}, {self.dim})")
+        if self._known is not None and len(log_prob) == 1:
+            self._known, self._exact = self._known.summed(), self._exact.sum(0, keepdim=True)
+            self._rounds = [part.summed() for part in self._rounds]
         scored = Scored(hidden, log_prob)
         if bins is None:  # every mask of the sizes that were not known: nothing is left to sample
             self._exact = self._exact + exact_curve(scored)

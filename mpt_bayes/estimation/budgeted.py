@@ -21,10 +21,12 @@ from mpt_bayes.progress import spans_of
 
 DEFAULT_DESIGN = RandomOrders(64)
 LARGEST_KEPT = 2**26
-"""Log-probabilities kept row by row; above it only their sums over rows are, and there are no per-row values."""
+"""Log-probabilities kept row by row, half a gigabyte of them, with which fits take a few times as much; above it only
+their sums over rows are, and there are no per-row values."""
 
 USUAL_MASKS = 1000
-"""Masks that a budget of time or of a standard error is taken for, where it is decided whether to keep rows."""
+"""Masks that a budget of time or of a standard error is taken for, where it is decided whether to keep rows at first;
+once more are scored than can be kept, their sums over rows are."""
 
 
 def workload(
@@ -56,24 +58,30 @@ def workload(
 def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Stream) -> Tally:
     """The adaptive estimator on a model: the same masks serve every row, control variates are fitted row by row."""
     masks = budget.n_evaluations or USUAL_MASKS
-    keep_rows = len(x) * model.dim * masks <= LARGEST_KEPT
+    most_kept = LARGEST_KEPT if len(x) * model.dim * masks <= LARGEST_KEPT else 0
     try:
-        tally = adaptive_tally(evaluator(model, x, keep_rows=keep_rows), model.dim, budget, stream)
+        tally = adaptive_tally(evaluator(model, x, most_kept=most_kept), model.dim, budget, stream)
     except BudgetError as error:
         raise BudgetError(
             f"{error}; n_evaluations counts a mask once a row, {len(x)} times (command line: --budget counts it once)"
         ) from None
-    if keep_rows:
+    if len(tally.per_row) == len(x):
         return tally
     unknown = torch.full((len(x),), torch.nan, dtype=torch.float64)
     return replace(tally, per_row=unknown, n_evaluations=tally.n_evaluations * len(x))
 
 
-def evaluator(model: ConditionalModel, x: Tensor, *, keep_rows: bool) -> Callable[[Tensor], Tensor]:
-    """From masks (P, D) to log-probabilities (N, P, D), or to their sum over rows (1, P, D), chunk by chunk."""
+def evaluator(model: ConditionalModel, x: Tensor, *, most_kept: int) -> Callable[[Tensor], Tensor]:
+    """From masks (P, D) to log-probabilities (N, P, D), chunk by chunk; to their sum over rows (1, P, D) from the call
+    on that would make them more than `most_kept` numbers in all calls together."""
+    n_masks = 0
 
     @torch.no_grad()
     def evaluate(hidden: Tensor) -> Tensor:
+        """The log-probabilities of some masks more."""
+        nonlocal n_masks
+        n_masks += len(hidden)
+        keep_rows = len(x) * model.dim * n_masks <= most_kept
         parts = []
         for part in spans_of(len(hidden), chunk_length(len(x), model.dim)):
             log_prob = check_finite(model.masked_log_prob(x, hidden[part].to(x.device))).to("cpu", torch.float64)

@@ -139,5 +139,5 @@ def plan(model: ConditionalModel, x: Tensor, *, n_pilot: int = 300, generator: t
     estimator = AdaptiveScore(model.dim, budget, Stream(seed).child("plan"), pilot=n_pilot)
     hidden = estimator.ask()
     assert hidden is not None
-    estimator.tell(evaluator(model, x, keep_rows=False)(hidden))
+    estimator.tell(evaluator(model, x, most_kept=0)(hidden))
     return Plan(estimator.scale().numpy(), len(x), len(hidden) * len(x), seed, data_digest(x))

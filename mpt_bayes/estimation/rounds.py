@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -32,6 +32,10 @@ class Scored:
     def __getitem__(self, which: Tensor | slice) -> Scored:
         return Scored(self.hidden[which], self.log_prob[:, which])
 
+    def summed(self) -> Scored:
+        """The sums over rows in place of the rows."""
+        return Scored(self.hidden, self.log_prob.sum(0, keepdim=True))
+
 
 @dataclass(frozen=True)
 class Clusters:
@@ -56,13 +60,15 @@ class Round:
     """An unbiased estimate of the sampled sizes by itself, given the rounds before it.
 
     Attributes:
-        values: (R, P, D) contributions of each mask to S(m), m = 1..D; their sum over masks estimates the curve.
+        values: (P, D) contributions of each mask to S(m), m = 1..D, summed over rows; the errors come from these alone.
+        curves: (R, D) the estimated curve of each row.
         clusters: which masks were drawn together.
         residual: (P,) what the control variates and the trend left of s(M), summed over rows.
         sizes: (P,).
     """
 
     values: Tensor
+    curves: Tensor
     clusters: Clusters
     residual: Tensor
     sizes: Tensor
@@ -106,16 +112,19 @@ class Round:
             place = (sizes[mine] - 1).expand(len(left), -1)[..., None]
             values[:, mine] = weight[mine, None] * part.scatter_add(2, place, left[..., None])
             residual[:, mine] = left
-        return cls(values, clusters, residual.sum(0), sizes)
+        return cls(values.sum(0), values.sum(1), clusters, residual.sum(0), sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def summed(self) -> Self:
+        """The sums over rows in place of the rows."""
+        return replace(self, curves=self.curves.sum(0, keepdim=True))
+
     def moments(self, *, cumulative: bool) -> tuple[Tensor, Tensor]:
         """(D,) variances of the curve, or of its partial sums, and Σ_h v_h² / (n_h - 1)."""
         strata = self.clusters.strata
-        values = self.values.sum(0)
-        values = values.cumsum(1) if cumulative else values
+        values = self.values.cumsum(1) if cumulative else self.values
         sums = values.new_zeros(len(strata), values.shape[1]).index_add(0, self.clusters.member, values)
         n = torch.bincount(strata).to(torch.float64)[:, None]
         zero = torch.zeros(len(n), values.shape[1], dtype=torch.float64)
@@ -130,7 +139,7 @@ class Round:
         The variance of a sample variance is v² (2 / (n - 1) + excess / n); bins are too small to tell, so the kurtosis
         is that of all residuals over their smoothed scale.
         """
-        dim = self.values.shape[2]
+        dim = self.values.shape[1]
         ratio = (self.residual / local_scale(self.sizes, self.residual, dim)[self.sizes - 1]).square()
         mean = float(ratio.mean())
         return max(1.0, 1 + (float(ratio.square().mean()) / mean**2 - 3) / 2) if mean > 0 else 1.0
@@ -151,7 +160,7 @@ def pooled(exact: Tensor, rounds: list[Round], n_evaluations: int) -> Tally:
     columns = {c: (exact.new_zeros(exact.shape[1]), exact.new_zeros(exact.shape[1])) for c in (False, True)}
     for part in rounds:
         share = len(part) / total
-        curve += share * part.values.sum(1)
+        curve += share * part.curves
         for cumulative, (variance, quartic) in columns.items():
             v, q = part.moments(cumulative=cumulative)
             columns[cumulative] = (variance + share**2 * v, quartic + share**4 * q)

@@ -102,7 +102,7 @@ class ControlledDraw:
         tally = pooled(exact_curve(ends), [part], len(whole))
         sampling = self.sampling
         plain = sampling.log_weight.exp() * log_probs.sum(1) / sampling.sizes
-        contributions = torch.cat([plain[:n_ends], part.values[0].sum(1)])
+        contributions = torch.cat([plain[:n_ends], part.values.sum(1)])
         shares, variances = token_shares(sampling, log_probs)
         shares = shares + (tally.partials[-1] - shares.sum()) / len(shares)
         return PieceScore(digest, sampling, contributions, tally, shares, variances)

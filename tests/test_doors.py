@@ -235,14 +235,29 @@ def test_what_is_no_decoder_and_no_name_of_data_is_named():
         mb.score_difference(None, MODEL, X)
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16])
+def test_rates_of_any_precision_are_the_decimals_they_were_written_as(kind):
+    written = [0.1, 0.35, 0.75, 1.0]
+    rates = torch.tensor(written, dtype=kind)
+    ten = mb.models.Gaussian(torch.zeros(10), torch.eye(10))
+    result = mb.sweep(ten, torch.zeros(1, 10), rates, n_masks=2)
+    assert result.rates.tolist() == written
+    assert result.sizes.tolist() == [1, 4, 8, 10], "3.5 and 7.5, rounded up"
+    third = mb.sweep(ten, torch.zeros(1, 10), torch.tensor([1 / 3], dtype=torch.float64), n_masks=2)
+    assert third.rates.tolist() == [1 / 3]
+
+
 def test_rates_are_numbers_of_any_sequence_and_others_are_shown_as_given():
     expected = mb.sweep(MODEL, X, [0.1, 0.5]).scores
     for rates in (torch.tensor([0.1, 0.5]), np.array([0.1, 0.5], dtype=np.float32), (0.1, 0.5)):
         np.testing.assert_array_equal(mb.sweep(MODEL, X, rates).scores, expected)
     for rates, message in [
         (["0.1"], "rate is '0.1': expected a number"),
+        (np.array(["0.1"]), "rate is '0.1': expected a number"),
         ("0.1:0.9:0.1", "rates is '0.1:0.9:0.1': expected a list of numbers"),
         (None, "rates is None: expected a list of numbers"),
+        (torch.tensor([0.5, torch.nan]), "rate is nan: expected a number"),
+        (torch.tensor([[0.5]]), r"rate is \[0.5\]: expected a number"),
     ]:
         with pytest.raises(ArgumentError, match=message):
             mb.sweep(MODEL, X, rates)

@@ -93,8 +93,10 @@ def sweep(
 
 def _checked_rates(rates: Any) -> list[float]:
     """A list of rates from any sequence, array or tensor of them; each is checked by its design."""
-    if isinstance(rates, Tensor | np.ndarray):
-        rates = rates.tolist()  # numbers of Python, whatever the dtype
+    if isinstance(rates, np.ndarray):
+        rates = torch.as_tensor(rates) if rates.dtype in (np.float16, np.float32) else rates.tolist()
+    if isinstance(rates, Tensor):
+        rates = [_as_written(rate) for rate in rates] if rates.ndim == 1 else rates.tolist()
     if isinstance(rates, float | int):
         raise ArgumentError(f"rates is {rates}: expected a list, [{rates}]; masked_score takes one rate")
     if isinstance(rates, str) or not isinstance(rates, Iterable):
@@ -103,6 +105,13 @@ def _checked_rates(rates: Any) -> list[float]:
     if not found:
         raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
     return found
+
+
+def _as_written(rate: Tensor) -> float:
+    """The shortest decimal that the number stands for in its own precision: 0.1 in float32 too, not 0.10000000149."""
+    value = float(rate)
+    decimals = (float(f"{value:.{digits}g}") for digits in range(1, 18))
+    return next((decimal for decimal in decimals if rate == rate.new_tensor(decimal)), value)
 
 
 def convergence(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import counted
 from mpt_bayes.errors import ArgumentError, BudgetError, MptBayesWarning
-from mpt_bayes.estimation.allocation import SizeBins, end_sizes, neyman, sampled_range
+from mpt_bayes.estimation.allocation import SizeBins, end_masks, neyman, sampled_range
 from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.control import local_scale, prior_scale
 from mpt_bayes.estimation.rounds import Round, Scored, pooled
@@ -82,8 +82,7 @@ class AdaptiveScore:
         self._limit = min(budget.n_evaluations or MOST_EVALUATIONS, MOST_EVALUATIONS)
         nominal = budget.n_evaluations or PILOT_SHARE * self._default_pilot()
         self._lowest, self._highest = sampled_range(dim, nominal)
-        ends = [masks_of_size(m, dim) for m in end_sizes(dim, self._lowest, self._highest)]
-        self._ends = torch.cat([torch.zeros(0, dim, dtype=torch.bool), *ends])
+        self._ends = end_masks(dim, self._lowest, self._highest)
         if self._width > 0 and self._limit - len(self._ends) < 4:
             raise BudgetError(
                 f"the budget is {counted(self._limit, 'mask')}: {dim} coordinates need at least {len(self._ends) + 4} "

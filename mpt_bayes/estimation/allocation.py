@@ -9,6 +9,7 @@ from math import comb
 import torch
 from torch import Tensor
 
+from mpt_bayes.masks.ends import masks_of_size
 from mpt_bayes.masks.sizes import masks_of_sizes
 from mpt_bayes.numerics.random import Stream
 
@@ -89,6 +90,17 @@ def end_sizes(dim: int, lowest: int, highest: int) -> list[int]:
         [1, 9, 10]
     """
     return [size for size in range(1, dim + 1) if not lowest <= size <= highest]
+
+
+def end_masks(dim: int, lowest: int, highest: int) -> Tensor:
+    """(E, D): all masks of `end_sizes`, size by size.
+
+    Example:
+        >>> end_masks(3, *sampled_range(3, 5)).int().tolist()
+        [[1, 1, 1]]
+    """
+    masks = [masks_of_size(size, dim) for size in end_sizes(dim, lowest, highest)]
+    return torch.cat([torch.zeros(0, dim, dtype=torch.bool), *masks])
 
 
 def neyman(scale: Tensor, total: int, cost: Tensor | None = None) -> Tensor:

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.estimation.adaptive import exact_curve
-from mpt_bayes.estimation.allocation import SizeBins, sampled_range
+from mpt_bayes.estimation.allocation import SizeBins, end_masks, sampled_range
 from mpt_bayes.estimation.blocks import BlockedBins, BlockedMasks
 from mpt_bayes.estimation.control import prior_scale
 from mpt_bayes.estimation.rounds import Round, Scored, pooled
 from mpt_bayes.lm.reduction import PieceScore, token_shares
 from mpt_bayes.masks import Exhaustive, MaskBatch, MaskDesign, StratifiedSizes, UniformSize
 from mpt_bayes.masks.base import ENUMERATED, Sampling
-from mpt_bayes.masks.ends import masks_of_size
 from mpt_bayes.numerics.combinatorics import log_binomial
 from mpt_bayes.numerics.random import Stream
 
@@ -63,8 +62,7 @@ class ControlledDraw:
     def of(cls, dim: int, n_masks: int, stream: Stream) -> ControlledDraw:
         """Numbers of masks in proportion to how the spread of s(M) usually goes with the size (Neyman 1934)."""
         lowest, highest = sampled_range(dim, n_masks)
-        masks = [masks_of_size(m, dim) for m in range(1, dim + 1) if not lowest <= m <= highest]
-        ends = torch.cat([torch.zeros(0, dim, dtype=torch.bool), *masks])
+        ends = end_masks(dim, lowest, highest)
         left = n_masks - len(ends)
         size_bins = SizeBins(lowest, highest, min(highest - lowest + 1, max(1, left // 4)))
         scale = _usual_spread(dim)[lowest - 1 : highest]

@@ -11,13 +11,8 @@ from mpt_bayes.models.base import (
     restrict,
 )
 from mpt_bayes.models.em_settings import EMSettings
-from mpt_bayes.models.emissions import (
-    BernoulliEmission,
-    CategoricalEmission,
-    Emission,
-    NormalEmission,
-    PoissonEmission,
-)
+from mpt_bayes.models.emission_families import BernoulliEmission, CategoricalEmission, NormalEmission, PoissonEmission
+from mpt_bayes.models.emissions import Emission
 from mpt_bayes.models.exchangeable import BetaBernoulli, DirichletCategorical, NormalInverseGamma
 from mpt_bayes.models.factor_analysis import FactorAnalysis
 from mpt_bayes.models.gaussian import Gaussian

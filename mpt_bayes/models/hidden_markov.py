@@ -11,7 +11,8 @@ from torch import Tensor
 from mpt_bayes.checks import check_tensors, checked_data, checked_hidden, checked_subsets, checked_tensor
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.base import JointModel
-from mpt_bayes.models.emissions import CategoricalEmission, Emission
+from mpt_bayes.models.emission_families import CategoricalEmission
+from mpt_bayes.models.emissions import Emission
 from mpt_bayes.numerics.log_space import log_matmul
 
 if TYPE_CHECKING:

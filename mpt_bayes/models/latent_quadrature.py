@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.errors import ModelError
-from mpt_bayes.models.emissions import BernoulliEmission, Emission, NormalEmission
+from mpt_bayes.models.emission_families import BernoulliEmission, NormalEmission
+from mpt_bayes.models.emissions import Emission
 from mpt_bayes.models.grids import Grid, QuadratureError, Rule, prior_grid
 from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf, checked_decoder
 

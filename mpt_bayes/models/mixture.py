@@ -10,14 +10,8 @@ from torch import Tensor
 from mpt_bayes.checks import check_tensors, checked_count, checked_table, checked_tensor
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.models.em_settings import EMSettings
-from mpt_bayes.models.emissions import (
-    BernoulliEmission,
-    CategoricalEmission,
-    Emission,
-    FittedEmission,
-    NormalEmission,
-    PoissonEmission,
-)
+from mpt_bayes.models.emission_families import BernoulliEmission, CategoricalEmission, NormalEmission, PoissonEmission
+from mpt_bayes.models.emissions import Emission, FittedEmission
 from mpt_bayes.models.inner_error import (
     log_prob_influence,
     score_influence,

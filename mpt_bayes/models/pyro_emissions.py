@@ -10,13 +10,8 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, Normal, Poisson
 
 from mpt_bayes.errors import DataError, ModelError
-from mpt_bayes.models.emissions import (
-    BernoulliEmission,
-    CategoricalEmission,
-    Emission,
-    NormalEmission,
-    PoissonEmission,
-)
+from mpt_bayes.models.emission_families import BernoulliEmission, CategoricalEmission, NormalEmission, PoissonEmission
+from mpt_bayes.models.emissions import Emission
 from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms
 
 

@@ -162,6 +162,7 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
     found: list[Site] = []
 
     def record(_: int, values: Tensor, rate: float) -> Tensor:
+        """Notes what a dropout layer would drop, and drops nothing."""
         if rate >= 1:
             raise ArgumentError(f"dropout rate is {rate:g}: expected less than 1, something has to be kept")
         if len(values) != len(x):

@@ -143,6 +143,7 @@ class _TotalsDifference(_Pair):
         return self._masked(x, hidden)
 
     def order_totals(self, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+        """The first model's totals less the second's; rows only where both gave them."""
         assert isinstance(self._first, HasOrderTotals)
         assert isinstance(self._second, HasOrderTotals)
         first = self._first.order_totals(x, orders, per_row=per_row)

@@ -176,6 +176,7 @@ def score_pieces(
     draws: dict[str, DesignDraw | ControlledDraw] = {}
 
     def works() -> Iterator[Work]:
+        """The masks of each text, drawn when asked for."""
         for text in {piece.digest: piece for row in rows for piece in row.pieces}.values():
             choice = choice_of(text)
             draw = draws[text.digest] = _drawn(text, choice, seed)

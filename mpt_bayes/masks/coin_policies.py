@@ -102,6 +102,7 @@ class SpanPolicy(MaskPolicy):
         chances[0] = self.rate
 
         def walk(coins: Stream) -> Tensor:
+            """(D,) bool: one path of the chain."""
             tossed = coins.bernoulli(chances).tolist()
             state, path = False, []
             for pair in tossed:

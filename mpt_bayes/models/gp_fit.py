@@ -137,6 +137,7 @@ def maximised(model: GaussianProcess, prior: nn.Module, x: Tensor, missing: Miss
     sizes = [c.raw.numel() for c in coordinates]
 
     def negative_and_gradient(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Minus the log marginal likelihood an entry of x, and its gradient in the coordinates."""
         point = torch.from_numpy(values).to(start.device).requires_grad_()
         raw = [c.write(v) for c, v in zip(coordinates, point.split(sizes), strict=True)]
         mean, covariance = model.moments()

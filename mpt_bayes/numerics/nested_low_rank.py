@@ -66,6 +66,7 @@ class _Chain:
 
     @classmethod
     def of(cls, loading: Tensor, noise: Tensor, centred: Tensor, orders: Tensor) -> _Chain:
+        """All square roots by QR updates, and the posterior of every row, for a group of orders."""
         reverse = orders.flip(1)
         scale = noise.sqrt()
         scaled = loading / scale[:, None]

@@ -1,12 +1,16 @@
 """Tiny randomly initialised language models and tokenizers, built on the spot."""
 
+import json
 import multiprocessing
+from importlib import resources
 
+import jsonschema
 import torch
 import transformers as tr
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import mpt_bayes as mb
+from mpt_bayes.cli import main
 
 SERVER = multiprocessing.get_context("forkserver")
 """Processes forked from a server that has imported everything and started no thread: a fork of this process would
@@ -112,3 +116,17 @@ def reference_log_probs(module, text, hidden):
         log_prob = logits.double().log_softmax(-1)[text.scored, text.ids[text.scored]]
         result[p, mask] = log_prob[mask]
     return result
+
+
+def schema_of(command):
+    """The JSON schema shipped for a command."""
+    name = command.replace(" ", "_") + ".json"
+    return json.loads((resources.files("mpt_bayes") / "schemas" / name).read_text(encoding="utf-8"))
+
+
+def answered(arguments, capsys):
+    """The JSON that a command prints, which obeys its schema."""
+    assert main([*arguments, "--json", "-"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(schema_of(content["command"])).validate(content)
+    return content

@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jsonschema
+import lm_support as support
 import pytest
 
 from mpt_bayes.cli import main
@@ -43,18 +45,27 @@ def study(tmp_path):
 
 def test_a_study_is_trained_compared_drawn_and_ranked(study, tmp_path, capsys):
     out = tmp_path / "runs"
-    assert main(["lm", "pretrain", str(study), "--out", str(out), "--json", "-"]) == 0
-    runs = json.loads(capsys.readouterr().out)["runs"]
+    runs = support.answered(["lm", "pretrain", str(study), "--out", str(out)], capsys)["runs"]
     assert [run["run"] for run in runs] == ["bert", "mae"]
     assert runs[0]["difference"] == 0
     assert runs[1]["flops"] < runs[0]["flops"] * 1.5
     for name in ("bert", "mae"):
         assert {path.name for path in (out / name / "figures").iterdir()} == {"curve.png", "training.png"}
-    assert main(["lm", "rank", str(out / "bert"), str(out / "mae"), "--center", "--json", "-"]) == 0
-    models = json.loads(capsys.readouterr().out)["models"]
+    models = support.answered(["lm", "rank", str(out / "bert"), str(out / "mae"), "--center"], capsys)["models"]
     assert [model["name"] for model in models] == ["bert", "mae"]
     assert [row["mask"] is None for row in models[1]["layers"]] == [True] * 3
     assert all(model["center"] for model in models)
+
+
+@pytest.mark.parametrize(("command", "field"), [("lm pretrain", "runs"), ("lm rank", "models")])
+def test_schemas_refuse_a_document_without_its_numbers(command, field):
+    validator = jsonschema.Draft202012Validator(support.schema_of(command))
+    head = {"schema_version": 1, "command": command, "seconds": 1.0, "versions": {}, "units": "nats"}
+    known = {key: value for key, value in head.items() if key in support.schema_of(command)["properties"]}
+    with pytest.raises(jsonschema.ValidationError, match=f"'{field}' is a required property"):
+        validator.validate(known)
+    with pytest.raises(jsonschema.ValidationError, match="required property"):
+        validator.validate(known | {field: [{"name": "bert", "run": "bert"}]})
 
 
 def test_a_finished_study_is_not_trained_again_but_may_be_resumed(study, tmp_path, capsys):

@@ -7,11 +7,11 @@ import sys
 from importlib import resources
 from types import SimpleNamespace
 
-import jsonschema
 import lm_support as support
 import numpy as np
 import pandas as pd
 import pytest
+from lm_support import answered
 
 import mpt_bayes as mb
 from mpt_bayes.cli import main
@@ -25,15 +25,6 @@ def folder(tmp_path_factory):
     support.tiny_module().save_pretrained(path)
     support.fast_tokenizer().save_pretrained(path)
     return str(path)
-
-
-def answered(arguments, capsys):
-    assert main([*arguments, "--json", "-"]) == 0
-    content = json.loads(capsys.readouterr().out)
-    name = content["command"].replace(" ", "_") + ".json"
-    schema = json.loads((resources.files("mpt_bayes") / "schemas" / name).read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(content)
-    return content
 
 
 def test_score_is_that_of_the_library_as_json_and_parquet(folder, capsys, tmp_path):

@@ -46,7 +46,8 @@ def pretrain(
     comparisons = compare_runs({name: out / name for name in chosen})
     for name in chosen:
         _draw(RunFolder(out / name))
-    fields = {"runs": [comparison.row for comparison in comparisons], "seconds": clock.seconds}
+    runs = [comparison.row for comparison in comparisons]
+    fields = {"units": "nats, mean per held-out sequence", "runs": runs, "seconds": clock.seconds}
     output.deliver("lm pretrain", fields, json, lambda: _report(comparisons))
 
 

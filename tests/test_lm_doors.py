@@ -12,7 +12,6 @@ from mpt_bayes.cli import main
 from mpt_bayes.errors import ArgumentError, DataError, ModelError, MptBayesWarning
 from mpt_bayes.lm import pretraining
 from mpt_bayes.lm.rank import representation_rank
-from mpt_bayes.lm.twin import twin_curves
 
 
 def test_a_causal_model_in_memory_is_refused_whatever_its_tokenizer():
@@ -44,7 +43,7 @@ def test_what_is_no_model_or_no_list_of_texts_is_named(call, message):
         lambda seed: mb.lm.score(support.tiny_lm(), ["a b"], seed=seed),
         lambda seed: mb.lm.order_spread(support.tiny_lm(), ["a b"], seed=seed),
         lambda seed: mb.lm.random_twin(support.tiny_lm(), seed=seed),
-        lambda seed: twin_curves(support.tiny_lm(), ["a b"], seed=seed),
+        lambda seed: mb.lm.score_alike([support.tiny_lm()] * 2, ["a b"], seed=seed),
         lambda seed: representation_rank(support.tiny_lm(), [], seed=seed),
         lambda seed: pretraining.table_language(seed=seed),
         lambda seed: mb.models.ImportanceBank(lambda z: None, None, 1, seed=seed),

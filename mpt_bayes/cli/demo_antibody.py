@@ -9,7 +9,7 @@ from rich.table import Table
 from mpt_bayes import lm
 from mpt_bayes.cli import output
 from mpt_bayes.cli.lm_options import ModelChoice
-from mpt_bayes.lm.twin import TwinCurves, twin_curves
+from mpt_bayes.lm.twin import TwinCurves
 from mpt_bayes.plots import plot_twin_curves
 from mpt_bayes.report import number_table
 
@@ -29,7 +29,8 @@ def antibody(folder: Path) -> Table:
     choice = ModelChoice("antibody", device="cpu", dtype="float32", compiled=False, trust_remote_code=False)
     with output.working("antibody BERT", unit="tokens") as clock:
         model = choice.load()
-        result = twin_curves(model, list(sequences.values()), names=list(sequences), budget=PASSES)
+        pair = [model, lm.random_twin(model)]
+        result = TwinCurves(*lm.score_alike(pair, list(sequences.values()), names=list(sequences), budget=PASSES))
     fields = result.to_dict() | {"model": choice.to_dict(model), "seconds": clock.seconds}
     output.write_json(output.document("lm curve", **fields), str(folder / f"{STEM}.json"))
     _draw(result, folder)

@@ -11,7 +11,7 @@ from rich.table import Table
 from mpt_bayes import lm
 from mpt_bayes.cli import lm_options as choices
 from mpt_bayes.cli import options, output
-from mpt_bayes.lm.twin import TwinCurves, twin_curves
+from mpt_bayes.lm.twin import TwinCurves
 from mpt_bayes.plots import plot_twin_curves
 from mpt_bayes.report import number_table
 
@@ -47,8 +47,8 @@ def curve(
     chosen = choices.ModelChoice(model, device, dtype, compile, trust_remote_code)
     with choices.shared_work() as reports, output.working("scoring", unit="tokens") as clock:
         loaded = chosen.load()
-        result = twin_curves(
-            loaded,
+        scores = lm.score_alike(
+            [loaded, lm.random_twin(loaded)],
             texts.texts,
             prompts=texts.prompts,
             names=texts.names,
@@ -60,6 +60,7 @@ def curve(
             batch=choices.batch_limits(loaded.device, batch_size),
             store=store,
         )
+        result = TwinCurves(*scores)
     if not reports:
         return
     if plot is not None:

@@ -67,7 +67,8 @@ class EstimandError(MptBayesError, TypeError):
 
 
 class DivergedError(MptBayesError):
-    """Training ceased to give numbers: lower the learning rate. `history` holds the epochs completed before."""
+    """Training ceased to give numbers: lower the learning rate. `history` holds the epochs completed before; that of
+    pre-training is in the folder of the run."""
 
     def __init__(self, message: str, history: tuple[Epoch, ...]) -> None:
         super().__init__(message)

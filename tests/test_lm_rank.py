@@ -75,6 +75,8 @@ def test_embeddings_of_visible_tokens_do_not_know_what_is_hidden():
 def test_too_few_tokens_and_silent_modules_are_named():
     with pytest.raises(DataError, match="not more than the width"):
         representation_rank(model("bert"), texts(1))
+    with pytest.raises(DataError, match="texts is empty"):
+        representation_rank(model("bert"), [])
 
     class Silent(torch.nn.Module):
         def __init__(self):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import mpt_bayes as mb
-from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.errors import ArgumentError, BudgetError, DataError, DivergedError
 from mpt_bayes.lm import pretraining
 from mpt_bayes.lm.pretraining.examples import TrainingExamples, collate
 from mpt_bayes.lm.pretraining.laws import MaskLaw
@@ -47,11 +47,30 @@ def config(**changes):
         ({"corpus": {"kind": "hmm"}, "masks": {"rates": 0.15}}, r"masks\.rates is 0\.15: expected a list"),
         ({"corpus": 3}, r"corpus\. is 3: expected a table|corpus is 3: expected a table"),
         ({"corpus": {"kind": "hmm"}, "training": {"steps": True}}, r"training\.steps is True"),
+        ({"corpus": {"kind": "hmm"}, "training": {"steps": 0}}, r"training\.steps is 0: expected at least 1"),
+        ({"corpus": {"kind": "hmm"}, "training": {"learning_rate": float("nan")}}, r"training\.learning_rate is nan"),
+        ({"corpus": {"kind": "hmm"}, "training": {"decay": 1.5}}, r"training\.decay is 1\.5: .* at most 1"),
+        ({"corpus": {"kind": "hmm"}, "training": {"clip": -1.0}}, r"training\.clip is -1\.0: expected .* 0 or more$"),
+        ({"corpus": {"kind": "hmm"}, "model": {"heads": 0}}, r"model\.heads is 0"),
+        ({"corpus": {"kind": "hmm"}, "masks": {"keep": 0.7, "random": 0.7}}, r"\(-0\.4, 0\.7, 0\.7\): .* sum to 1"),
+        ({"corpus": {"kind": "hmm"}, "masks": {"keep": -0.1, "random": 0.2}}, "sum to 1"),
+        (
+            {"corpus": {"kind": "hmm", "held_out": 8}, "evaluation": {"rows": 500}},
+            r"rows is 500, but corpus\.held_out is 8",
+        ),
+        ({"corpus": {"kind": "hmm"}, "evaluation": {"every": 0}}, r"evaluation\.every is 0"),
+        ({"corpus": {"kind": "text"}}, r"corpus\.path is missing"),
+        ({"corpus": {"kind": "hmm"}, "seed": -1}, "seed is -1"),
     ],
 )
-def test_a_configuration_has_nothing_unknown_missing_or_of_the_wrong_type(table, message):
+def test_a_configuration_has_nothing_unknown_missing_of_the_wrong_type_or_out_of_range(table, message):
     with pytest.raises(ArgumentError, match=message):
         pretraining.PretrainConfig.from_dict(table)
+
+
+def test_random_and_kept_tokens_may_be_all_the_hidden_ones():
+    for keep in (0.1, 0.3, 0.35, 0.9):
+        assert config(masks={"keep": keep, "random": 1 - keep}).masks.keep == keep
 
 
 def test_a_configuration_survives_json():
@@ -323,6 +342,42 @@ def test_a_run_leaves_a_folder_with_everything(tmp_path):
     with pytest.raises(ArgumentError, match="another configuration"):
         RunFolder(folder.path).start(config(model={"width": 32}), resume=True)
     assert pretraining.pretrain(config(), tmp_path / "run", resume=True).result == run.result
+    with pytest.raises(ArgumentError, match=r"model\.width is 16 there and 32 now"):
+        pretraining.pretrain(config(model={"width": 32}), tmp_path / "run", resume=True)
+    with pytest.raises(ArgumentError, match=r"is no run but holds some: did you mean .*run\?"):
+        pretraining.load_run(tmp_path)
+    (folder.path / "result.json").unlink()
+    with pytest.raises(ArgumentError, match="did not go to its end"):
+        pretraining.load_run(folder.path)
+    with pytest.raises(ArgumentError, match="there is no finished run in"):
+        pretraining.load_run(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        ({"learning_rate": 1e30}, r"the loss is \w+ at step \d; lower training.learning_rate \(1e\+30\)"),
+        ({"learning_rate": 1e30, "steps": 1, "warmup": 0}, "the held-out score is .* at step 1"),
+    ],
+)
+def test_a_run_that_diverges_says_so_and_keeps_its_steps(training, words, tmp_path):
+    with pytest.raises(DivergedError, match=words):
+        pretraining.pretrain(config(training=training), tmp_path / "run")
+    steps = RunFolder(tmp_path / "run").rows("step")
+    assert steps
+    assert all(np.isfinite(row["loss"]) for row in steps)
+
+
+def test_a_language_holds_out_as_many_as_asked_for_and_none_twice():
+    corpus = pretraining.load_corpus(pretraining.CorpusConfig("hmm", length=16, held_out=5000))
+    few = pretraining.load_corpus(pretraining.CorpusConfig("hmm", length=16, held_out=12))
+    assert len({text.digest for text in corpus.held_out}) > 4990
+    assert [text.digest for text in corpus.held_out[:12]] == [text.digest for text in few.held_out]
+
+
+def test_a_table_too_large_to_be_written_down_is_refused():
+    with pytest.raises(BudgetError, match=r"12\^32"):
+        pretraining.load_corpus(pretraining.CorpusConfig("table", letters=12, length=32))
 
 
 def test_corruption_is_for_bert_alone(tmp_path):

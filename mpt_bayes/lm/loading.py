@@ -62,7 +62,8 @@ def load(
             "scores need a model trained to fill in masks"
         ) from error
     except OSError as error:
-        raise ModelError(f"{source} cannot be loaded: {str(error).splitlines()[0]}") from error
+        absent = "" if Path(source).is_dir() else "there is no folder of that name, and as a name on the hub: "
+        raise ModelError(f"{source} cannot be loaded: {absent}{str(error).splitlines()[0]}") from error
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
     if missing and not allow_new_head:
         raise ModelError(

@@ -120,9 +120,11 @@ def representation_rank(
 
     Raises:
         ArgumentError: a seed that is no integer.
-        DataError: fewer visible tokens than the width of the model.
+        DataError: no texts, or fewer visible tokens than the width of the model.
         ModelError: a module that does not tell its layers.
     """
+    if not texts:
+        raise DataError("texts is empty: give at least one")
     stream = Stream(checked_seed(seed)).child("rank")
     kept: list[dict[str, list[Tensor]]] = []
     with model.evaluating():

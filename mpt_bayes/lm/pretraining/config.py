@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from mpt_bayes.checks import checked_count, checked_positive, checked_seed
+from mpt_bayes.dropout import Corruption
 from mpt_bayes.errors import ArgumentError
 
 CorpusKind = Literal["docstrings", "fasta", "hmm", "pydoc", "table", "text"]
@@ -36,6 +39,13 @@ class CorpusConfig:
     letters: int = 12
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name, minimum in (("length", 2), ("held_out", 2), ("vocabulary", 1), ("states", 2), ("letters", 2)):
+            checked_count(getattr(self, name), f"corpus.{name}", minimum)
+        checked_seed(self.seed)
+        if self.kind in ("fasta", "text") and not self.path:
+            raise ArgumentError(f"corpus.path is missing: a corpus of kind {self.kind!r} is read from a file")
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -48,6 +58,12 @@ class ModelConfig:
     heads: int = 4
     dropout: float = 0.0
     initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("layers", 1), ("decoder_layers", 0), ("width", 1), ("heads", 1)):
+            checked_count(getattr(self, name), f"model.{name}", minimum)
+        _check_between(self.dropout, "model.dropout", 1)
+        checked_positive(self.initializer_range, "model.initializer_range")
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,10 @@ class MaskConfig:
     drop: float = 0.0
     weighting: Weighting = "mask"
 
+    def __post_init__(self) -> None:
+        _check_between(self.drop, "masks.drop", 1)
+        Corruption(1.0, mask=round(1 - self.random - self.keep, 12), random=self.random, keep=self.keep)
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -99,10 +119,18 @@ class TrainingConfig:
     device: Literal["cpu", "auto"] = "cpu"
     save_every: int = 500
 
+    def __post_init__(self) -> None:
+        for name, minimum in (("steps", 1), ("batch", 1), ("warmup", 0), ("save_every", 1)):
+            checked_count(getattr(self, name), f"training.{name}", minimum)
+        checked_positive(self.learning_rate, "training.learning_rate")
+        _check_between(self.decay, "training.decay", 1)
+        for name in ("weight_decay", "clip"):
+            _check_between(getattr(self, name), f"training.{name}")
+
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Held-out evaluation during training: `rows` sequences, one mask of every size for each.
+    """Held-out evaluation during training: `rows` of the held-out sequences, one mask of every size for each.
 
     Attributes:
         every: steps between evaluations; the first and the last step are always evaluated.
@@ -111,10 +139,18 @@ class EvaluationConfig:
     every: int = 250
     rows: int = 128
 
+    def __post_init__(self) -> None:
+        checked_count(self.every, "evaluation.every")
+        checked_count(self.rows, "evaluation.rows", 2)
+
 
 @dataclass(frozen=True)
 class PretrainConfig:
     """A whole run.
+
+    Raises:
+        ArgumentError: a number outside its range, here or in any of the parts (named), or more `evaluation.rows` than
+            `corpus.held_out`.
 
     Example:
         >>> config = PretrainConfig.from_dict({"corpus": {"kind": "hmm"}, "masks": {"law": "fixed", "rates": [0.15]}})
@@ -129,18 +165,32 @@ class PretrainConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        checked_seed(self.seed)
+        if self.evaluation.rows > self.corpus.held_out:
+            raise ArgumentError(
+                f"evaluation.rows is {self.evaluation.rows}, but corpus.held_out is {self.corpus.held_out}: hold out "
+                "as many, or evaluate fewer"
+            )
+
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> Self:
         """From nested tables, as TOML has them.
 
         Raises:
-            ArgumentError: a field that is unknown, missing or of the wrong type, by its dotted name.
+            ArgumentError: a field that is unknown, missing, of the wrong type or out of range, by its dotted name.
         """
         return typing.cast(Self, _read(cls, table, ""))
 
     def to_dict(self) -> dict[str, Any]:
         """Nested tables, every default written out."""
         return dataclasses.asdict(self)
+
+
+def _check_between(value: float, name: str, high: float = math.inf) -> None:
+    """A finite number from 0 to `high`."""
+    if not (0 <= value <= high and math.isfinite(value)):
+        raise ArgumentError(f"{name} is {value!r}: expected a number of 0 or more" + ", at most 1" * (high == 1))
 
 
 def _read(kind: Any, table: Any, where: str) -> Any:

@@ -133,7 +133,9 @@ def _language_corpus(config: CorpusConfig, seed: int) -> Corpus:
         language = cyclic_language(states=config.states, letters=config.letters, length=config.length)
     else:
         language = table_language(letters=config.letters, length=config.length, seed=config.seed)
-    held_out = language.sequences(Stream(config.seed).child("held out"), 0)[: config.held_out]
+    stream = Stream(config.seed).child("held out")
+    blocks = range(-(-config.held_out // BLOCK))
+    held_out = torch.cat([language.sequences(stream, block) for block in blocks])[: config.held_out]
     return Corpus(
         held_out=[from_ids(row) for row in held_out],
         blocks=torch.empty(0, language.length, dtype=torch.int64),

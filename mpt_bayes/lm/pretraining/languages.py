@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +12,16 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_count, checked_seed
+from mpt_bayes.errors import BudgetError
 from mpt_bayes.models import HiddenMarkov, JointTable
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.random import Stream
 
 BLOCK = 4096
 """Sequences drawn at once; sequence i is a function of (seed, i) because blocks are."""
+
+MOST_ENTRIES = 2**20
+"""Of the table of a language: every exact score sums over all of it."""
 
 
 @final
@@ -91,12 +96,20 @@ def cyclic_language(*, states: int = 6, letters: int = 12, length: int = 32, for
 def table_language(*, letters: int = 3, length: int = 6, seed: int = 0) -> Language:
     """A small language given by its whole table of probabilities, random and strongly dependent (Dirichlet(0.05)).
 
+    Raises:
+        BudgetError: a table of more than 2^20 entries.
+
     Example:
         >>> table_language().joint.probabilities.shape[0]
         3
     """
     checked_count(letters, "letters", 2)
     checked_count(length, "length", 2)
+    if length * math.log(letters) > math.log(MOST_ENTRIES) + 1e-9:
+        raise BudgetError(
+            f"a table of {letters}^{length} entries is above the budget of {MOST_ENTRIES:,}: use fewer letters, "
+            "shorter sequences, or the hidden Markov language"
+        )
     generator = Stream(checked_seed(seed)).child("table").generator()
     weights = torch.rand(letters**length, dtype=torch.float64, generator=generator).pow(20)
     joint = JointTable((weights / weights.sum()).reshape((letters,) * length))

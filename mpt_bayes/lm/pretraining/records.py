@@ -57,19 +57,34 @@ class RunFolder:
         if not self.writes:
             return max(self._complete_steps(), default=0)
         written = self.path / "config.json"
-        content = json.dumps(config.to_dict(), indent=2) + "\n"
         if written.exists():
             if not resume:
-                raise ArgumentError(f"{self.path} holds a run already: pass resume, or choose another folder")
-            if written.read_text(encoding="utf-8") != content:
-                raise ArgumentError(f"{self.path} holds a run of another configuration: resume with {written}")
+                raise ArgumentError(
+                    f"{self.path} holds a run already: pass resume=True (command line: --resume) to go on with it, or "
+                    "choose another folder"
+                )
+            self.check_config(config)
         self.path.mkdir(parents=True, exist_ok=True)
-        written.write_text(content, encoding="utf-8")
+        self._write("config.json", config.to_dict())
         self._write("versions.json", _versions())
         step = max(self._complete_steps(), default=0)
         rows = [row for row in self.rows() if row["step"] <= step and step > 0]
         self._metrics.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return step
+
+    def check_config(self, config: PretrainConfig) -> None:
+        """The run recorded here is of this configuration.
+
+        Raises:
+            ArgumentError: it is of another; names the first field that differs.
+        """
+        here, given = _flat(self.config().to_dict()), _flat(config.to_dict())
+        for name, value in given.items():
+            if here[name] != value:
+                raise ArgumentError(
+                    f"{self.path} holds a run of another configuration: {name} is {here[name]!r} there and {value!r} "
+                    "now; put it back to resume that run, or choose another folder"
+                )
 
     def checkpoint(self, step: int) -> Path:
         """The Trainer's own folder of that step."""
@@ -109,12 +124,27 @@ class RunFolder:
         """Whether the run went to its end."""
         return (self.path / "result.json").exists()
 
+    @property
+    def unfinished(self) -> str | None:
+        """What this folder holds instead of a finished run, in words; None where it has nothing to do with runs."""
+        if self.finished:
+            return None
+        if (self.path / "versions.json").exists():
+            return (
+                f"{self.path} holds a run that did not go to its end: go on with resume=True (command line: lm "
+                "pretrain --resume)"
+            )
+        inside = sorted(str(file.parent) for file in self.path.glob("*/versions.json"))
+        return f"{self.path} is no run but holds some: did you mean {' or '.join(inside)}?" if inside else None
+
     def result(self) -> dict[str, Any]:
         """The result of a finished run.
 
         Raises:
             ArgumentError: no finished run there.
         """
+        if not self.finished:
+            raise ArgumentError(self.unfinished or f"there is no finished run in {self.path}")
         return self._read("result.json")
 
     def config(self) -> PretrainConfig:
@@ -140,8 +170,16 @@ class RunFolder:
         try:
             content: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
         except OSError as error:
-            raise ArgumentError(f"{self.path / name} cannot be read: is there a finished run?") from error
+            raise ArgumentError(f"{self.path / name} cannot be read: {error.strerror}") from error
         return content
+
+
+def _flat(table: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """The fields of nested tables by their dotted names."""
+    fields: dict[str, Any] = {}
+    for name, value in table.items():
+        fields |= _flat(value, f"{where}{name}.") if isinstance(value, dict) else {f"{where}{name}": value}
+    return fields
 
 
 def _versions() -> dict[str, str]:

@@ -48,12 +48,14 @@ def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False
     Args:
         config: everything about the run.
         folder: where it is recorded; it must not hold another run.
-        resume: go on from the last complete checkpoint there (from the start if there is none).
+        resume: go on from the last complete checkpoint there (from the start if there is none); a finished run is
+            read back.
 
     Raises:
         ArgumentError: a folder that holds a run and no `resume`, another configuration, corruption or an architecture
             that do not go together.
         DataError: a corpus that is not there or too small.
+        DivergedError: the loss or the held-out score ceased to be a number; steps done are in `metrics.jsonl`.
         DependencyError: accelerate is not installed.
     """
     if config.model.architecture != "bert" and (config.masks.random or config.masks.keep):
@@ -67,6 +69,7 @@ def pretrain(config: PretrainConfig, folder: str | Path, *, resume: bool = False
 
     run = RunFolder(Path(folder))
     if resume and run.finished:
+        run.check_config(config)
         return load_run(folder)
     corpus = load_corpus(config.corpus, seed=config.seed)
     count = config.training.steps * config.training.batch * process()[1]

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, SequentialSampler
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
+from mpt_bayes.errors import DivergedError
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.architectures import flops
 from mpt_bayes.lm.loading import quiet
@@ -125,11 +126,12 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             torch.cat([part.reshape(-1).cpu() for part in c]) for c in zip(*self.batches, strict=True)
         )
         self.batches = []
+        step, loss = int(state.global_step), float(losses.mean())
+        self._check(step, "loss", loss)
         self._tick()
         bins = (rates * RATE_BINS).ceil().long().clamp(1, RATE_BINS)
         by_rate = {f"loss_at_{b / RATE_BINS:g}": _mean(-scores[bins == b]) for b in range(1, RATE_BINS + 1)}
-        step = int(state.global_step)
-        self.run.add({"kind": "step", "step": step, "loss": float(losses.mean()), **by_rate, **self._cost()})
+        self.run.add({"kind": "step", "step": step, "loss": loss, **by_rate, **self._cost()})
         if self.run.writes and (step % self.config.evaluation.every == 0 or step == state.max_steps):
             self._evaluate(step)
         report(step, int(state.max_steps))
@@ -140,8 +142,17 @@ class Watch(TrainerCallback):  # type: ignore[misc]
 
     def _evaluate(self, step: int) -> None:
         self.model.module = self.module
-        self.run.add({"kind": "evaluation", "step": step, **self._cost(), **self.evaluator.evaluate(self.model)})
+        measured = self.evaluator.evaluate(self.model)
+        self._check(step, "held-out score", measured["total"])
+        self.run.add({"kind": "evaluation", "step": step, **self._cost(), **measured})
         self.clock = time.perf_counter()  # what evaluation takes is no part of the cost of training
+
+    def _check(self, step: int, name: str, value: float) -> None:
+        if not math.isfinite(value):
+            rate = self.config.training.learning_rate
+            raise DivergedError(
+                f"training diverged: the {name} is {value} at step {step}; lower training.learning_rate ({rate:g})", ()
+            )
 
     def _tick(self) -> None:
         now = time.perf_counter()

@@ -53,7 +53,7 @@ class AntitheticOrders(OrderDesign):
 
     Example:
         >>> AntitheticOrders(2).draw_orders(3, Stream(0)).orders.tolist()
-        [[1, 0, 2], [2, 0, 1]]
+        [[2, 1, 0], [0, 1, 2]]
     """
 
     n_orders: int
@@ -82,7 +82,7 @@ class CyclicOrders(OrderDesign):
 
     Example:
         >>> CyclicOrders(1, 3).draw_orders(3, Stream(0)).orders.tolist()
-        [[1, 0, 2], [0, 2, 1], [2, 1, 0]]
+        [[2, 1, 0], [1, 0, 2], [0, 2, 1]]
     """
 
     n_cycles: int

@@ -118,10 +118,11 @@ def verification_report(result: Verification, *, title: str = "") -> RenderableT
 
 
 def number_table(*headings: str, title: str = "", words: int = 1) -> Table:
-    """A table whose first `words` columns hold words and whose others hold numbers."""
+    """A table whose first `words` columns hold words and whose others hold numbers; what is too wide is folded, not
+    cut."""
     table = Table(title=Text(title) if title else None, title_justify="left")
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place < words else "right")
+        table.add_column(heading, justify="left" if place < words else "right", overflow="fold")
     return table
 
 

@@ -1,16 +1,20 @@
 """`mpt-bayes lm pretrain` and `lm rank`, and every shipped experiment at a reduced size."""
 
 import importlib.util
+import io
 import json
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import lm_support as support
 import pytest
+from rich.console import Console
 
 from mpt_bayes.cli import main
+from mpt_bayes.cli.lm_pretrain import _report
 from mpt_bayes.lm import pretraining
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments" / "pretraining").glob("*.toml"))
@@ -78,6 +82,48 @@ def test_a_finished_study_is_not_trained_again_but_may_be_resumed(study, tmp_pat
     assert (tmp_path / "runs" / "bert" / "metrics.jsonl").read_text() == before
 
 
+def test_a_finished_study_is_resumed_with_its_own_configuration_only(study, tmp_path, capsys):
+    arguments = ["lm", "pretrain", str(study), "--out", str(tmp_path / "runs"), "--only", "bert"]
+    assert main(arguments) == 0
+    study.write_text(study.read_text().replace("steps = 6", "steps = 9"))
+    assert main([*arguments, "--resume"]) == 2
+    error = capsys.readouterr().err
+    assert "training.steps is 6 there and 9 now" in error
+    assert main(arguments) == 2
+    assert "(command line: --resume)" in capsys.readouterr().err
+
+
+def test_tables_keep_every_number_at_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = {"area": -123.4567, "difference": -12.3451, "gain_over_untrained": 2345.678, "share": 0.876}
+    errors = {"area": 0.1234, "difference": 0.0456, "gain": 0.321, "share": 0.012}
+    row = rows | {f"{name}_standard_error": value for name, value in errors.items()}
+    row |= {"flops": 1.2e13, "parameters": 123456789}
+    runs = [SimpleNamespace(name=name, row=row) for name in ("bert_uniform", "fixed_15_80_10_10", "3ml_cross_uniform")]
+    console = Console(record=True, file=io.StringIO())
+    console.print(_report(runs))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    for number in ("-123.457", "0.123", "-12.345", "0.046", "+2345.678", "0.321", "0.876", "0.012", "1.2e+13"):
+        assert sum(number in line for line in lines) == 3, number
+    assert sum("123,456,789" in line for line in lines) == 3
+    assert "…" not in "".join(lines)
+
+
+def test_what_is_no_finished_run_is_said_with_what_was_meant(study, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    arguments = ["lm", "pretrain", str(study), "--out", str(runs)]
+    assert main([*arguments, "--only", "bert"]) == 0
+    capsys.readouterr()
+    assert main(["lm", "rank", str(runs)]) == 2
+    assert f"did you mean {runs / 'bert'}?" in capsys.readouterr().err
+    (runs / "bert" / "result.json").unlink()
+    assert main(["lm", "rank", str(runs / "bert")]) == 2
+    error = capsys.readouterr().err
+    assert "did not go to its end" in error
+    assert "lm pretrain --resume" in error
+
+
 def test_another_seed_trains_another_network_for_the_same_held_out_set(study, tmp_path, capsys):
     arguments = ["lm", "pretrain", str(study), "--only", "bert"]
     assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
@@ -94,14 +140,18 @@ def test_another_seed_trains_another_network_for_the_same_held_out_set(study, tm
         (["pretrain", "absent.toml", "--out", "x"], "absent.toml cannot be read"),
         (["pretrain", "STUDY", "--out", "x", "--only", "gpt"], "--only gpt is no variant"),
         (["rank", "ABSENT"], "there is no folder"),
+        (["rank", "no/such/model"], "no/such/model cannot be loaded: there is no folder of that name"),
         (["rank", "RUN", "--input", "absent.txt"], "absent.txt cannot be read"),
+        (["rank", "RUN", "--input", "EMPTY"], "texts is empty: give at least one"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, words, study, tmp_path, capsys):
     if "RUN" in arguments:
         config = pretraining.Study.from_toml(study).configs["bert"]
         pretraining.pretrain(config, tmp_path / "run")
-    given = {"STUDY": str(study), "RUN": str(tmp_path / "run"), "ABSENT": str(tmp_path / "absent")}
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    given = {"EMPTY": str(empty), "STUDY": str(study), "RUN": str(tmp_path / "run"), "ABSENT": str(tmp_path / "absent")}
     assert main(["lm", *(given.get(argument, argument) for argument in arguments)]) == 2
     error = capsys.readouterr().err
     assert words in error

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.console import Group
 
 from mpt_bayes.cli import options, output
 from mpt_bayes.errors import ArgumentError
@@ -14,8 +14,13 @@ from mpt_bayes.lm.pretraining import RunComparison, RunFolder, Study, compare_ru
 from mpt_bayes.lm.pretraining import pretrain as pretrained
 from mpt_bayes.report import number_table
 
+UNITS = "nats, mean per held-out sequence"
+
 Config = Annotated[Path, typer.Argument(help="A TOML file: one configuration, or one with [variants.NAME] tables.")]
-Out = Annotated[Path, typer.Option(help="Folder to record in; each variant gets a folder of its own inside.")]
+Out = Annotated[
+    Path,
+    typer.Option(help="Folder to record in; each variant gets a folder of its own inside, a lone configuration run/."),
+]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Train this variant only; may be given repeatedly.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where runs in that folder stopped; skip finished ones.")]
 Seed = Annotated[
@@ -47,22 +52,24 @@ def pretrain(
     for name in chosen:
         _draw(RunFolder(out / name))
     runs = [comparison.row for comparison in comparisons]
-    fields = {"units": "nats, mean per held-out sequence", "runs": runs, "seconds": clock.seconds}
+    fields = {"units": UNITS, "runs": runs, "seconds": clock.seconds}
     output.deliver("lm pretrain", fields, json, lambda: _report(comparisons))
 
 
-def _report(comparisons: list[RunComparison]) -> Table:
+def _report(comparisons: list[RunComparison]) -> Group:
+    """Two tables, since one would lose its numbers on a terminal of 80 columns: the scores, and what they cost."""
     known = "share" in comparisons[0].row
-    headings = ["run", "area Σ S(m)", "± SE", f"over {comparisons[0].name}", "± SE", "over untrained", "± SE"]
-    table = number_table(*headings, *["share", "± SE"] * known, "FLOPs", "weights")
+    scores = number_table("run", "area Σ S(m)", "± SE", "over the first", "± SE", "over untrained", "± SE", title=UNITS)
+    costs = number_table("run", *["share of context", "± SE"] * known, "FLOPs", "weights")
     for comparison in comparisons:
         row = comparison.row
         numbers = [f"{row[key]:.3f}" for key in ("area", "area_standard_error")]
         numbers += [f"{row['difference']:+.3f}", f"{row['difference_standard_error']:.3f}"]
         numbers += [f"{row['gain_over_untrained']:+.3f}", f"{row['gain_standard_error']:.3f}"]
-        numbers += [f"{row[key]:.3f}" for key in ("share", "share_standard_error")] if known else []
-        table.add_row(comparison.name, *numbers, f"{row['flops']:.1e}", f"{row['parameters']:,}")
-    return table
+        scores.add_row(comparison.name, *numbers)
+        shares = [f"{row[key]:.3f}" for key in ("share", "share_standard_error")] if known else []
+        costs.add_row(comparison.name, *shares, f"{row['flops']:.1e}", f"{row['parameters']:,}")
+    return Group(scores, costs)
 
 
 def _draw(run: RunFolder) -> None:

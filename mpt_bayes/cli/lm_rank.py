@@ -56,6 +56,8 @@ def _loaded(name: str, source: Path | None) -> tuple[MaskedLM, list[EncodedText]
     elif name == "antibody":
         model = lm.antibody()
         texts = [model.encode(text, row=row) for row, text in enumerate(lm.antibody_sequences().values())]
+    elif folder.unfinished is not None:
+        raise ArgumentError(folder.unfinished)
     else:
         model = lm.load(name)
     if source is None:
@@ -79,5 +81,8 @@ def _report(tables: list[RankTable]) -> Table:
         for row in table.layers:
             ranks = (row.whole, row.masked, row.mask, row.all_whole, row.all_masked)
             cells = ("none" if rank is None else str(rank) for rank in ranks)
-            report.add_row(table.name, str(row.layer), *cells, str(table.width))
+            name = (
+                table.name if row.layer == 0 else ""
+            )  # once: folded in each row of a narrow terminal, it is all one sees
+            report.add_row(name, str(row.layer), *cells, str(table.width), end_section=row is table.layers[-1])
     return report

@@ -123,9 +123,9 @@ def representation_rank(
         DataError: no texts, or fewer visible tokens than the width of the model.
         ModelError: a module that does not tell its layers.
     """
+    stream = Stream(checked_seed(seed)).child("rank")
     if not texts:
         raise DataError("texts is empty: give at least one")
-    stream = Stream(checked_seed(seed)).child("rank")
     kept: list[dict[str, list[Tensor]]] = []
     with model.evaluating():
         ordered = sorted(texts, key=lambda text: len(text.ids))

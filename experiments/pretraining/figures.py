@@ -133,7 +133,7 @@ def plot_evidence_per_flop(seeds: list[dict[str, RunFolder]]) -> Axes:
     """Held-out area against training FLOPs: a colour an architecture, a dash a mask law, a line a seed."""
     from matplotlib import pyplot as plt
 
-    _, ax = plt.subplots(figsize=(7.2, 4.6), dpi=110, layout="constrained")
+    _, ax = plt.subplots(figsize=(7.2, 4.6), dpi=100, layout="constrained")
     architectures = {"bert": SCORE, "mae_lm": EXACT, "3ml_self": "#588157", "3ml_cross": "#7b5ea7"}
     dashes = {"uniform": "-", "15": ":", "50": "--"}
     for name in seeds[0]:
@@ -150,7 +150,7 @@ def plot_evidence_per_flop(seeds: list[dict[str, RunFolder]]) -> Axes:
     ax.set_xlabel("training FLOPs (formula)")
     ax.set_ylabel("held-out area Σ S(m), nats per sequence")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=8, ncols=2, loc="lower right")
+    ax.figure.legend(frameon=False, fontsize=8, loc="outside right center")
     return ax
 
 

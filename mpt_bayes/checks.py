@@ -86,6 +86,24 @@ def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.devic
             infinite entries (row named).
     """
     checked_tensor(x)
+    check_width(x, dim)
+    if x.device != device:
+        raise DataError(f"x is on {x.device} but the model is on {device}: move one of them with .to(...)")
+    if x.is_floating_point():
+        if not bool(x.sum().isfinite()):  # one pass; a sum that overflows has no bad entry and passes what follows
+            check_infinite(x)
+            _check_present(x)
+        if not dtype.is_floating_point:
+            _check_whole(x)
+    return x.to(dtype)
+
+
+def check_width(x: Tensor, dim: int) -> None:
+    """At least one row of `dim` columns.
+
+    Raises:
+        DataError: any other shape.
+    """
     if x.ndim != 2:
         raise DataError(f"x has shape {tuple(x.shape)}: expected (N, {dim}); for one datum pass x.reshape(1, -1)")
     if x.shape[1] != dim:
@@ -96,15 +114,6 @@ def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.devic
         )
     if x.shape[0] == 0:
         raise DataError("x has no rows: pass at least one datum")
-    if x.device != device:
-        raise DataError(f"x is on {x.device} but the model is on {device}: move one of them with .to(...)")
-    if x.is_floating_point():
-        if not bool(x.sum().isfinite()):  # one pass; a sum that overflows has no bad entry and passes what follows
-            check_infinite(x)
-            _check_present(x)
-        if not dtype.is_floating_point:
-            _check_whole(x)
-    return x.to(dtype)
 
 
 def checked_table(x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from mpt_bayes import masks
 from mpt_bayes.checks import checked_count, named
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.masks.subsets import uniform_masks
+from mpt_bayes.models.answers import log_evidence, masked_log_probs, order_curves, order_sums
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, JointModel
 from mpt_bayes.numerics.random import Stream
 
@@ -61,7 +62,7 @@ class ExactLML(Objective):
         """Σ_n log p(x_n)."""
         if not isinstance(model, JointModel):
             raise ArgumentError(f"{type(model).__name__} has no log marginal likelihood: use CumulativeScore")
-        return model.log_marginal_likelihood(x).sum()
+        return log_evidence(model, x).sum()
 
     @property
     def estimand(self) -> str:
@@ -94,9 +95,9 @@ class CumulativeScore(Objective):
         batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, stream)
         orders = batch.orders.to(x.device)
         if isinstance(model, HasOrderTotals):
-            return model.order_totals(x, orders, per_row=False).curves.sum() / self.n_orders
+            return order_sums(model, x, orders, per_row=False).curves.sum() / self.n_orders
         if isinstance(model, HasOrderCurve):
-            return model.order_curve(x, orders).sum() / self.n_orders
+            return order_curves(model, x, orders).sum() / self.n_orders
         return _weighted(model, x, batch.masks().hidden.to(x.device), 1 / self.n_orders)
 
     @property
@@ -162,5 +163,5 @@ class FixedRate(Objective):
 
 
 def _weighted(model: ConditionalModel, x: Tensor, hidden: Tensor, weight: float) -> Tensor:
-    scores = model.masked_log_prob(x, hidden).sum(2) / hidden.sum(1)
+    scores = masked_log_probs(model, x, hidden).sum(2) / hidden.sum(1)
     return weight * scores.sum()

@@ -12,6 +12,7 @@ from mpt_bayes.estimation.inner import inner_standard_error
 from mpt_bayes.estimation.missing import check_doors, observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import MaskDesign
+from mpt_bayes.models.answers import log_evidence
 from mpt_bayes.models.base import ConditionalModel, JointModel
 from mpt_bayes.results import Comparison
 
@@ -42,7 +43,7 @@ def log_marginal_likelihood(model: JointModel, x: Tensor, *, missing: Missing = 
                 f"{type(model).__name__} is a set of conditionals without a joint distribution, so it has no "
                 "log marginal likelihood: use score_curve or cumulative_score"
             )
-        result[part.rows] = part.model.log_marginal_likelihood(part.x).to(torch.float64)
+        result[part.rows] = log_evidence(part.model, part.x).to(torch.float64)
     return check_finite(result)
 
 

@@ -60,6 +60,7 @@ def score_curve(
         ArgumentError: a design and a budget together; a target with rows that miss different entries.
         BudgetError: too few evaluations for a standard error.
         DataError: wrong shape, missing or infinite entries, a score that is not finite (row named).
+        ModelError: a model of your own whose `dim` or results are of another kind or shape; nothing is broadcast.
 
     Example:
         >>> import torch, mpt_bayes as mb

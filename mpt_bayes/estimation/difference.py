@@ -14,6 +14,7 @@ from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.masks import MaskDesign
+from mpt_bayes.models.answers import masked_log_probs, order_curves, order_sums
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, OrderTotals, is_made_of_draws
 from mpt_bayes.results import Estimate
 
@@ -107,7 +108,7 @@ class _Pair(ConditionalModel):
         return self._first.device
 
     def _masked(self, x: Tensor, hidden: Tensor) -> Tensor:
-        return self._first.masked_log_prob(x, hidden) - self._second.masked_log_prob(self._beside(x), hidden)
+        return masked_log_probs(self._first, x, hidden) - masked_log_probs(self._second, self._beside(x), hidden)
 
     def _beside(self, x: Tensor) -> Tensor:
         """The data of the second model."""
@@ -132,7 +133,7 @@ class _OrderDifference(_Pair):
     def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
         assert isinstance(self._first, HasOrderCurve)
         assert isinstance(self._second, HasOrderCurve)
-        return self._first.order_curve(x, orders) - self._second.order_curve(self._beside(x), orders)
+        return order_curves(self._first, x, orders) - order_curves(self._second, self._beside(x), orders)
 
 
 @final
@@ -146,7 +147,7 @@ class _TotalsDifference(_Pair):
         """The first model's totals less the second's; rows only where both gave them."""
         assert isinstance(self._first, HasOrderTotals)
         assert isinstance(self._second, HasOrderTotals)
-        first = self._first.order_totals(x, orders, per_row=per_row)
-        second = self._second.order_totals(self._beside(x), orders, per_row=per_row)
+        first = order_sums(self._first, x, orders, per_row=per_row)
+        second = order_sums(self._second, self._beside(x), orders, per_row=per_row)
         rows = None if first.per_row is None or second.per_row is None else first.per_row - second.per_row
         return OrderTotals(first.curves - second.curves, rows)

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, check_infinite, checked_missing, checked_rows, observed_patterns
+from mpt_bayes.checks import Missing, check_infinite, check_width, checked_missing, checked_rows, observed_patterns
 from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.models.answers import checked_dim
 from mpt_bayes.models.base import ConditionalModel, JointModel, restrict
 
 
@@ -33,6 +34,7 @@ def checked_model(model: Any, name: str = "model") -> ConditionalModel:
 
     Raises:
         ArgumentError: anything else, a class in place of its instance too.
+        ModelError: `dim` is no number of coordinates.
     """
     if not isinstance(model, ConditionalModel):
         found = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
@@ -40,6 +42,7 @@ def checked_model(model: Any, name: str = "model") -> ConditionalModel:
             f"{name} is {found}: expected an instance of a model of mpt_bayes.models or of your own "
             "ConditionalModel or JointModel; a GPyTorch model becomes one by GaussianProcess(model)"
         )
+    checked_dim(model, name)
     return model
 
 
@@ -47,11 +50,11 @@ def check_doors(model: Any, x: Any) -> None:
     """What every estimator asks of its two arguments before it uses either.
 
     Raises:
-        ArgumentError: as `checked_model`.
-        DataError: as `checked_rows`.
+        ArgumentError, ModelError: as `checked_model`.
+        DataError: as `checked_rows`, or another number of columns than the model has coordinates.
     """
     checked_model(model)
-    checked_rows(x)
+    check_width(checked_rows(x), model.dim)
 
 
 def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iterator[ObservedPart]:
@@ -62,10 +65,9 @@ def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iter
         ArgumentError: another value of `missing`.
     """
     checked_missing(missing)
-    complete = missing == "error" or x.ndim != 2 or x.shape[1] != model.dim or not bool(x.isnan().any())
-    if complete:
+    if missing == "error" or not bool(x.isnan().any()):
         everything = torch.arange(model.dim, device=x.device)
-        yield ObservedPart(torch.arange(len(x), device=x.device), everything, x, model)  # the model's door names faults
+        yield ObservedPart(torch.arange(len(x), device=x.device), everything, x, model)  # the model's door names NaN
         return
     if not isinstance(model, JointModel):
         raise DataError("missing entries can be marginalised only by a joint model: drop the rows that have them")

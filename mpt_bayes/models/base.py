@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_hidden, checked_subsets, checked_tensor
 from mpt_bayes.errors import ArgumentError, DataError
+from mpt_bayes.models.answers import marginal_log_probs
 
 
 class ConditionalModel(ABC):
@@ -39,7 +40,7 @@ class ConditionalModel(ABC):
             hidden: (P, D) bool, True = hidden; the same masks for every row.
 
         Returns:
-            (N, P, D).
+            (N, P, D), floating point. Estimators do not look at what stands at visible coordinates.
         """
 
 
@@ -169,7 +170,7 @@ def conditionals_from_marginals(model: JointModel, x: Tensor, hidden: Tensor) ->
     larger = ~hidden[mask]
     larger[torch.arange(len(mask)), coordinate] = True
     subsets, index = torch.cat([~hidden, larger]).unique(dim=0, return_inverse=True)
-    log_prob = model.marginal_log_prob(x, subsets)
+    log_prob = marginal_log_probs(model, x, subsets)
     result = log_prob.new_zeros(len(x), *hidden.shape)
     result[:, mask, coordinate] = log_prob[:, index[len(hidden) :]] - log_prob[:, index[mask]]
     return result
@@ -205,4 +206,4 @@ class _Marginal(JointModel):
         whole[:, self._keep] = x
         subsets = visible.new_zeros(len(visible), self._model.dim)
         subsets[:, self._keep] = visible
-        return self._model.marginal_log_prob(whole, subsets)
+        return marginal_log_probs(self._model, whole, subsets)

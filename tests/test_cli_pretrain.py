@@ -124,6 +124,14 @@ def test_what_is_no_finished_run_is_said_with_what_was_meant(study, tmp_path, ca
     assert "lm pretrain --resume" in error
 
 
+def test_a_name_that_is_no_folder_is_said_before_the_hub_is_asked(capsys):
+    """The hub takes no name with two slashes: nothing is requested."""
+    assert main(["lm", "rank", "no/such/model"]) == 2
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "mpt-bayes: there is no folder no/such/model: asking the hub for a model of that name"
+    assert "no/such/model cannot be loaded: there is no folder of that name, and as a name on the hub: " in last
+
+
 def test_another_seed_trains_another_network_for_the_same_held_out_set(study, tmp_path, capsys):
     arguments = ["lm", "pretrain", str(study), "--only", "bert"]
     assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
@@ -140,7 +148,6 @@ def test_another_seed_trains_another_network_for_the_same_held_out_set(study, tm
         (["pretrain", "absent.toml", "--out", "x"], "absent.toml cannot be read"),
         (["pretrain", "STUDY", "--out", "x", "--only", "gpt"], "--only gpt is no variant"),
         (["rank", "ABSENT"], "there is no folder"),
-        (["rank", "no/such/model"], "no/such/model cannot be loaded: there is no folder of that name"),
         (["rank", "RUN", "--input", "absent.txt"], "absent.txt cannot be read"),
         (["rank", "RUN", "--input", "EMPTY"], "texts is empty: give at least one"),
     ],

@@ -84,6 +84,9 @@ def test_a_study_lays_variants_over_a_base(tmp_path):
     configs = pretraining.Study.from_toml(path).configs
     assert [configs[name].model.layers for name in configs] == [2, 5]
     assert all(c.model.width == 32 for c in configs.values())
+    for name in ("", "..", "../up", "a/b"):
+        with pytest.raises(ArgumentError, match="its name is that of its folder"):
+            pretraining.Study.from_dict({"corpus": {"kind": "hmm"}, "variants": {name: {}}})
     path.write_text("corpus = [")
     with pytest.raises(ArgumentError, match="not TOML"):
         pretraining.Study.from_toml(path)

@@ -142,6 +142,9 @@ def weight_scaled(module: nn.Module, x: Tensor) -> Tensor:
 
     Exact for linear networks; for the geometric mean of one softmax layer under input dropout; elsewhere an
     approximation of `SubNetworks.mean`, of first order in the deviations of the multipliers.
+
+    Raises:
+        ModelError, DataError, ArgumentError: a module, or an x that it cannot take, as `dropout_sites`.
     """
     with modes_kept(module):
         return called(module.eval(), x)

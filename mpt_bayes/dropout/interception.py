@@ -141,7 +141,7 @@ def called(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
-    """The dropout calls of one forward pass, in order: nn.Dropout modules and torch.nn.functional.dropout alike.
+    """The dropout calls of one forward pass, in order: nn.Dropout, functional.dropout and torch.dropout alike.
 
     Args:
         module: any module called as module(x), the first dimension of x and of every dropped tensor being the batch.

@@ -47,11 +47,18 @@ class Study:
 
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> Self:
-        """From nested tables, as TOML has them."""
+        """From nested tables, as TOML has them.
+
+        Raises:
+            ArgumentError: as `PretrainConfig.from_dict`, or a variant whose name is no name of a folder.
+        """
         base = {name: value for name, value in table.items() if name != "variants"}
         variants = table.get("variants", {"run": {}})
         if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()) or not variants:
             raise ArgumentError("variants is not a table of tables: write [variants.NAME] for each variant")
+        for name in variants:
+            if name in ("", ".", "..") or set(name) & set("/\\"):
+                raise ArgumentError(f"variants has a variant {name!r}: its name is that of its folder")
         return cls({name: PretrainConfig.from_dict(_merged(base, own)) for name, own in variants.items()})
 
     def with_seed(self, seed: int) -> Study:

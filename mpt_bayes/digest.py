@@ -1,8 +1,9 @@
-"""What tells one table of data from another."""
+"""What tells one table of data, or one set of parameters, from another."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -13,3 +14,9 @@ def data_digest(x: Tensor) -> str:
     digest = hashlib.sha256(repr((tuple(data.shape), str(data.dtype))).encode())
     digest.update(data.numpy().data)
     return digest.hexdigest()
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of tensors and their names, in their order."""
+    parts = [(name, data_digest(tensor)) for name, tensor in tensors.items()]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

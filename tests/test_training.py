@@ -121,6 +121,60 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(tmp_path):
         train(initial_ppca(x, 2), x + 1, RandomRate(), settings=settings, checkpoint=path)
 
 
+def test_a_checkpoint_of_another_start_is_refused(tmp_path):
+    """Of one class and shape: the run would end where the other start led, and say it were this one's."""
+    x, path, settings = published(60, 4), tmp_path / "run.npz", TrainingSettings(epochs=3)
+    train(initial_ppca(x, 2), x, settings=settings, checkpoint=path)
+    with pytest.raises(ArgumentError, match=r"run.npz is the checkpoint of another training \(starting point\)"):
+        train(initial_ppca(x, 2, seed=1), x, settings=settings, checkpoint=path)
+    model, _, inputs, targets = process(12)
+    start, path = mb.models.GaussianProcess(model), tmp_path / "gp.npz"
+    train(start, targets[None], settings=settings, checkpoint=path)
+    again = train(start, targets[None], settings=settings, checkpoint=path)
+    assert len(again.history) == 3
+    model.set_train_data(inputs=2 * inputs)
+    with pytest.raises(ArgumentError, match=r"another training \(starting point\)"):
+        train(mb.models.GaussianProcess(model), targets[None], settings=settings, checkpoint=path)
+
+
+def test_files_that_are_no_checkpoint_are_named(tmp_path):
+    x, settings = published(60, 4), TrainingSettings(epochs=3)
+    good = tmp_path / "good.npz"
+    train(initial_ppca(x, 2), x, settings=settings, checkpoint=good)
+    content = good.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 4] ^= 255
+    damaged = {
+        "half": content[: len(content) // 2],
+        "empty": b"",
+        "text": b"not a checkpoint",
+        "flipped": bytes(flipped),
+    }
+    for name, held in damaged.items():
+        (tmp_path / name).write_bytes(held)
+    np.savez(tmp_path / "foreign.npz", a=np.ones(2))
+    np.savez(tmp_path / "meta.npz", meta=np.array("[1]"))
+    np.save(tmp_path / "array.npy", np.ones(2))
+    for name in (*damaged, "foreign.npz", "meta.npz", "array.npy"):
+        with pytest.raises(ArgumentError, match=rf"{name} is no checkpoint of a training, or a damaged one: name"):
+            train(initial_ppca(x, 2), x, settings=settings, checkpoint=tmp_path / name)
+    with pytest.raises(ArgumentError, match=r"is a folder: name a file in it"):
+        train(initial_ppca(x, 2), x, settings=settings, checkpoint=tmp_path)
+    with pytest.raises(ArgumentError, match=r"there is no folder .*/none; make it first"):
+        train(initial_ppca(x, 2), x, settings=settings, checkpoint=tmp_path / "none" / "run.npz")
+
+
+def test_settings_of_another_kind_are_named():
+    x = published(20, 4)
+    with pytest.raises(ArgumentError, match=r"settings is \{'epochs': 3\}: expected TrainingSettings\(epochs"):
+        train(initial_ppca(x, 2), x, settings={"epochs": 3})
+    for value in ("a", 0.0, -1e-3, np.nan, np.inf, None):
+        with pytest.raises(ArgumentError, match=r"^learning_rate is .*: expected a positive number"):
+            TrainingSettings(learning_rate=value)
+    with pytest.raises(ArgumentError, match=r"final_learning_rate is 'b': expected a positive number"):
+        TrainingSettings(final_learning_rate="b")
+
+
 def test_a_run_that_diverges_says_so_and_keeps_its_history():
     x = published(60, 4)
     with pytest.raises(

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mpt_bayes.errors import ArgumentError
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """Where a checkpoint may be read or written.
+
+    Raises:
+        ArgumentError: a folder, or a file in a folder that does not exist.
+    """
+    found = Path(path)
+    if found.is_dir():
+        raise ArgumentError(f"checkpoint {found} is a folder: name a file in it")
+    if not found.parent.is_dir():
+        raise ArgumentError(f"checkpoint {found}: there is no folder {found.parent}; make it first")
+    return found
 
 
 def save(path: Path, parameters: dict[str, Tensor], optimizer: torch.optim.Optimizer, meta: dict[str, Any]) -> None:
@@ -32,20 +49,33 @@ def load(
     """Put the saved values back in place; returns `meta`.
 
     Raises:
-        ArgumentError: a checkpoint of another model, data set, objective or settings.
+        ArgumentError: no checkpoint, a damaged one, or that of another model, start, data set, objective or settings.
     """
-    with np.load(path, allow_pickle=False) as file:
-        meta: dict[str, Any] = json.loads(str(file["meta"]))
-        differing = [name for name, value in expected.items() if meta.get(name) != value]
-        if differing:
-            raise ArgumentError(f"{path} is the checkpoint of another training ({', '.join(differing)}): name another")
-        with torch.no_grad():
-            for name, value in parameters.items():
-                value.copy_(torch.from_numpy(file[f"parameter/{name}"]))
-        state: dict[int, dict[str, Tensor]] = {}
-        for key in file.files:
-            if key.startswith("optimizer/"):
-                _, index, name = key.split("/")
-                state.setdefault(int(index), {})[name] = torch.from_numpy(file[key])
+    meta, arrays = _read(path)
+    differing = [name for name, value in expected.items() if meta.get(name) != value]
+    if differing:
+        raise ArgumentError(f"{path} is the checkpoint of another training ({', '.join(differing)}): name another")
+    with torch.no_grad():
+        for name, value in parameters.items():
+            value.copy_(torch.from_numpy(arrays[f"parameter/{name}"]))
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, array in arrays.items():
+        if key.startswith("optimizer/"):
+            _, index, name = key.split("/")
+            state.setdefault(int(index), {})[name] = torch.from_numpy(array)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     return meta
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """`meta` and the arrays of a checkpoint, all of them read."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        meta: dict[str, Any] = json.loads(str(arrays.pop("meta")))
+        meta["history"]  # what only a checkpoint has
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise ArgumentError(
+            f"{path} is no checkpoint of a training, or a damaged one: name another file, or remove it to start afresh"
+        ) from fault
+    return meta, arrays

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import check_complete, checked_count
-from mpt_bayes.digest import data_digest
+from mpt_bayes.checks import check_complete, checked_count, checked_positive
+from mpt_bayes.digest import data_digest, tensors_digest
 from mpt_bayes.errors import ArgumentError, DivergedError, ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.random import Stream, seed_from
@@ -48,9 +47,9 @@ class TrainingSettings:
         for name in ("batch_size", "patience"):
             if getattr(self, name) is not None:
                 checked_count(getattr(self, name), name)
-        last = self.learning_rate if self.final_learning_rate is None else self.final_learning_rate
-        if not (self.learning_rate > 0 and last > 0):
-            raise ArgumentError(f"learning rates are {self.learning_rate:g} and {last:g}: expected positive numbers")
+        checked_positive(self.learning_rate, "learning_rate")
+        if self.final_learning_rate is not None:
+            checked_positive(self.final_learning_rate, "final_learning_rate")
 
     def learning_rate_at(self, epoch: int) -> float:
         """Geometric from first to last."""
@@ -87,8 +86,8 @@ def train(
         checkpoint: a file to resume from if it exists, and to write to. NPZ with JSON, no pickle.
 
     Raises:
-        ArgumentError: a model that cannot be trained here, no objective (a mask design, say), or a checkpoint of
-            another training.
+        ArgumentError: a model that cannot be trained here, no objective (a mask design, say), no settings, or a
+            checkpoint that cannot be read or written, or is that of another training (another starting point too).
         DataError: no tensor, or missing entries.
         DivergedError: the objective or the parameters ceased to be numbers; it carries the history so far.
 
@@ -101,6 +100,9 @@ def train(
         True
     """
     objective = CumulativeScore() if objective is None else checked_objective(objective)
+    if not isinstance(settings, TrainingSettings):
+        raise ArgumentError(f"settings is {settings!r}: expected TrainingSettings(epochs=1000, learning_rate=0.01)")
+    path = None if checkpoint is None else files.checked_path(checkpoint)
     check_complete(x, "train")
     seed = seed_from(generator)
     moving = trainable(model)
@@ -108,12 +110,12 @@ def train(
     digest = data_digest(x)
     identity = {
         "model": repr(model),
+        "starting point": tensors_digest(moving.parameters | moving.fixed),
         "objective": repr(objective),
         "settings": asdict(settings),
         "seed": seed,
         "data": digest,
     }
-    path = None if checkpoint is None else Path(checkpoint)
     history: list[Epoch] = []
     if path is not None and path.exists():
         history = [Epoch(**entry) for entry in files.load(path, moving.parameters, optimizer, identity)["history"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -16,10 +16,14 @@ from mpt_bayes.models.base import JointModel
 
 @dataclass(frozen=True)
 class Trainable:
-    """Leaf tensors by name, and the model they stand for at their present values, with gradients."""
+    """Leaf tensors by name, and the model they stand for at their present values, with gradients.
+
+    `fixed` are the tensors of the model, beside its dimensions, that training does not move.
+    """
 
     parameters: dict[str, Tensor]
     build: Callable[[], JointModel]
+    fixed: dict[str, Tensor] = field(default_factory=dict)
 
 
 def trainable(model: JointModel) -> Trainable:
@@ -30,7 +34,7 @@ def trainable(model: JointModel) -> Trainable:
     """
     if isinstance(model, GaussianProcess):
         process = model.copied()
-        return Trainable(process.raw_parameters, lambda: process)
+        return Trainable(process.raw_parameters, lambda: process, {"inputs": process.inputs})
     if isinstance(model, PPCA):
         leaves = _leaves(loading=model.loading, log_noise=model.noise_variance.log(), mean=model.mean)
         return Trainable(

@@ -10,6 +10,7 @@ from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNorm
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from torch import Tensor
 
+from mpt_bayes.checks import checked_tensor
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.numerics.random import Stream, seed_from
@@ -34,7 +35,8 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
     Raises:
         ArgumentError: no objective (a mask design, say).
         ModelError: a non-Gaussian likelihood, an approximate GP, batch or multitask outputs.
-        DataError: targets with missing or infinite entries, or of another shape.
+        DataError: targets that are no tensor, have missing or infinite entries or another shape; a value beyond the
+            range of the output's dtype.
 
     Example:
         >>> likelihood = gpytorch.likelihoods.GaussianLikelihood()
@@ -71,16 +73,18 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
             raise ModelError(
                 f"the model's output is a {type(function_dist).__name__}: expected a MultivariateNormal of one output"
             )
-        if len(function_dist.batch_shape) or function_dist.mean.shape != target.shape:
-            raise DataError(
-                f"targets have shape {tuple(target.shape)} and the model's output {tuple(function_dist.mean.shape)}: "
-                "expected (n,) for both; batch models are not supported"
-            )
+        _check_targets(function_dist, target)
         noisy = self.likelihood(function_dist, *params)
         joint = Gaussian(noisy.mean, noisy.covariance_matrix)
         self._calls += 1
         value = self.objective.value(joint, target[None].to(torch.float64), self._stream.child(self._calls))
-        return ((value + self._other_terms()) / len(target)).to(function_dist.mean.dtype)
+        result = ((value + self._other_terms()) / len(target)).to(function_dist.mean.dtype)
+        if not bool(result.isfinite()):
+            raise DataError(
+                f"the objective is {float(result.detach())} in {str(result.dtype).removeprefix('torch.')}: scale the "
+                "targets, lower the learning rate or mend the hyper-parameters"
+            )
+        return result
 
     def _other_terms(self) -> Tensor | float:
         """Added losses and log priors, as the other objectives of GPyTorch count them."""
@@ -90,3 +94,26 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
         )
         total: Tensor | float = added + priors
         return total
+
+
+def _check_targets(output: MultivariateNormal, target: Any) -> None:
+    """(n,) finite targets for one output of n points."""
+    checked_tensor(target, "target")
+    if len(output.batch_shape):
+        raise DataError(
+            f"the model's output is a batch of shape {tuple(output.batch_shape)}: batch models are not supported; make "
+            "one model and one loss for each"
+        )
+    if output.mean.shape != target.shape:
+        raise DataError(
+            f"targets have shape {tuple(target.shape)} and the model's output {tuple(output.mean.shape)}: expected "
+            "(n,) for both"
+        )
+    missing, infinite = target.isnan(), target.isinf()
+    if bool(missing.any()):
+        raise DataError(
+            f"target {int(missing.nonzero()[0])} is missing (NaN): leave it and its input out, or fit by exact "
+            "evidence, GaussianProcess(model).fit(missing='marginalise')"
+        )
+    if bool(infinite.any()):
+        raise DataError(f"target {int(infinite.nonzero()[0])} is infinite: mend it, or leave it and its input out")

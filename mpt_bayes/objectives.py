@@ -19,15 +19,24 @@ from mpt_bayes.errors import ArgumentError
 from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.models.answers import log_evidence, masked_log_probs, order_curves, order_sums
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, JointModel
-from mpt_bayes.numerics.random import Stream
+from mpt_bayes.numerics.random import Stream, seed_from
 
 
 class Objective(ABC):
     """A number to maximise, with gradients to the model's parameters. Total nats over the rows given."""
 
     @abstractmethod
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
-        """One draw of the objective: a scalar, differentiable; a function of the stream alone."""
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
+        """One draw of the objective: a scalar, differentiable; a function of the stream alone.
+
+        Args:
+            model: anything that scores masks, built anew from its parameters at every step, so that it has their graph.
+            x: (N, D).
+            stream: of the masks. A generator serves too: it moves on, so that every call draws others.
+
+        Raises:
+            ArgumentError: neither a stream nor a generator.
+        """
 
     @property
     @abstractmethod
@@ -58,7 +67,7 @@ class ExactLML(Objective):
         -2.6900...
     """
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """Σ_n log p(x_n)."""
         if not isinstance(model, JointModel):
             raise ArgumentError(f"{type(model).__name__} has no log marginal likelihood: use CumulativeScore")
@@ -90,9 +99,9 @@ class CumulativeScore(Objective):
     def __post_init__(self) -> None:
         checked_count(self.n_orders, "n_orders")
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """The mean over orders of Σ_m s(M_m), by the model's own fast path if it has one."""
-        batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, stream)
+        batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, _stream(stream))
         orders = batch.orders.to(x.device)
         if isinstance(model, HasOrderTotals):
             return order_sums(model, x, orders, per_row=False).curves.sum() / self.n_orders
@@ -123,9 +132,9 @@ class RandomRate(Objective):
     def __post_init__(self) -> None:
         checked_count(self.n_masks, "n_masks")
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """(D / n) Σ s(M)."""
-        hidden = masks.UniformSize(self.n_masks).draw(model.dim, stream).hidden.to(x.device)
+        hidden = masks.UniformSize(self.n_masks).draw(model.dim, _stream(stream)).hidden.to(x.device)
         return _weighted(model, x, hidden, model.dim / self.n_masks)
 
     @property
@@ -150,16 +159,22 @@ class FixedRate(Objective):
     def __post_init__(self) -> None:
         masks.FixedRate(self.rate, self.n_masks)  # its own checks of both
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """(D / n) Σ s(M), every M of size round(rate · D)."""
         size = masks.FixedRate(self.rate, self.n_masks).size(model.dim)
-        hidden = uniform_masks(torch.full((self.n_masks,), size), model.dim, stream).to(x.device)
+        hidden = uniform_masks(torch.full((self.n_masks,), size), model.dim, _stream(stream)).to(x.device)
         return _weighted(model, x, hidden, model.dim / self.n_masks)
 
     @property
     def estimand(self) -> str:
         """Says that it is biased."""
         return f"D times the masked score at rate {self.rate:g} (biased for the log marginal likelihood)"
+
+
+def _stream(source: Stream | torch.Generator) -> Stream:
+    if isinstance(source, Stream | torch.Generator):
+        return source if isinstance(source, Stream) else Stream(seed_from(source))
+    raise ArgumentError(f"stream is {source!r}: pass a torch.Generator().manual_seed(seed), kept from call to call")
 
 
 def _weighted(model: ConditionalModel, x: Tensor, hidden: Tensor, weight: float) -> Tensor:

@@ -1,5 +1,7 @@
 """Objectives are unbiased where they say so, and training by them reaches the maximum likelihood."""
 
+from pathlib import Path
+
 import gpytorch
 import numpy as np
 import pytest
@@ -256,3 +258,46 @@ def test_drop_in_refuses_what_has_no_exact_conditionals():
         MaskedPredictionMLL(likelihood, approximate)
     with pytest.raises(DataError, match="expected \\(n,\\) for both"):
         MaskedPredictionMLL(likelihood, model)(model(inputs), targets[:, None])
+
+
+def test_drop_in_names_what_is_wrong_with_the_targets():
+    model, likelihood, inputs, targets = process()
+    mll, output = MaskedPredictionMLL(likelihood, model), model(inputs)
+    faults = [(targets.index_fill(0, torch.tensor(7), torch.nan), "target 7 is missing .*missing='marginalise'")]
+    faults += [(targets.index_fill(0, torch.tensor([9, 4]), torch.inf), "target 4 is infinite")]
+    faults += [
+        (targets.numpy(), "target is a ndarray: pass a tensor"),
+        (1e200 * targets, "the objective is -inf in float64"),
+    ]
+    faults += [(targets[:3], r"targets have shape \(3,\) and the model's output \(30,\): expected \(n,\) for both$")]
+    for given, words in faults:
+        with pytest.raises(DataError, match=words):
+            mll(output, given)
+    batch = gpytorch.distributions.MultivariateNormal(torch.zeros(30), torch.eye(30).expand(2, 30, 30))
+    with pytest.raises(DataError, match=r"the model's output is a batch of shape \(2,\): batch models are not"):
+        mll(batch, targets)
+    model.float(), likelihood.float()
+    with pytest.raises(DataError, match=r"the objective is -inf in float32: scale the targets"):
+        mll(model(inputs.float()), 1e30 * targets.float())
+
+
+def test_objectives_take_a_generator_that_moves_on():
+    model, x = initial_ppca(published(40, 4), 2), published(40, 4)
+    for objective in (CumulativeScore(), RandomRate(), FixedRate(0.5)):
+        fresh = torch.Generator().manual_seed(3)
+        first, second = (objective.value(model, x, fresh) for _ in range(2))
+        assert torch.equal(first, objective.value(model, x, Stream(3)))
+        assert not torch.equal(first, second)
+        for wrong in (None, 3):
+            with pytest.raises(ArgumentError, match=rf"stream is {wrong}: pass a torch.Generator"):
+                objective.value(model, x, wrong)
+
+
+def test_the_loop_of_the_page_raises_the_evidence():
+    x = published(60, 13)
+    text = (Path(__file__).parents[1] / "docs" / "gaussian_engine.md").read_text()
+    (block,) = (part.split("```")[0] for part in text.split("```python\n") if "own = mb.models" in part)
+    names = {"torch": torch, "mb": mb, "x": x, "CumulativeScore": CumulativeScore}
+    exec(compile(block, "docs/gaussian_engine.md", "exec"), names)
+    start = mb.models.Gaussian(torch.zeros(13), 1.1 * torch.eye(13)).log_marginal_likelihood(x)
+    assert names["own"].log_marginal_likelihood(x).mean().item() > start.mean().item() + 0.5

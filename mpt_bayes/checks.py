@@ -98,22 +98,24 @@ def checked_data(x: Tensor, dim: int, *, dtype: torch.dtype, device: torch.devic
     return x.to(dtype)
 
 
-def check_width(x: Tensor, dim: int) -> None:
+def check_width(x: Tensor, dim: int, name: str = "x") -> None:
     """At least one row of `dim` columns.
 
     Raises:
         DataError: any other shape.
     """
     if x.ndim != 2:
-        raise DataError(f"x has shape {tuple(x.shape)}: expected (N, {dim}); for one datum pass x.reshape(1, -1)")
+        raise DataError(
+            f"{name} has shape {tuple(x.shape)}: expected (N, {dim}); for one datum pass {name}.reshape(1, -1)"
+        )
     if x.shape[1] != dim:
         hint = "; the outputs of a Gaussian process are coordinates of one datum: pass y.reshape(1, -1)"
         raise DataError(
-            f"x has {x.shape[1]} columns but the model has {dim} coordinates"
+            f"{name} has {x.shape[1]} columns but the model has {dim} coordinates"
             + (hint if x.shape[1] == 1 and x.shape[0] == dim else "")
         )
     if x.shape[0] == 0:
-        raise DataError("x has no rows: pass at least one datum")
+        raise DataError(f"{name} has no rows: pass at least one datum")
 
 
 def checked_table(x: Tensor) -> Tensor:
@@ -145,7 +147,7 @@ def check_complete(x: Tensor, work: str, name: str = "x") -> None:
     missing = x.isnan().any(1)
     if bool(missing.any()):
         raise DataError(
-            f"{name} has a missing entry (NaN) in row {int(missing.nonzero()[0])} ({int(missing.sum())} rows in all): "
+            f"{name} has a missing entry (NaN) in row {_first_of(missing)}: "
             f"{work} takes complete rows only; drop those rows, or score each model by itself, compare(..., "
             "missing='marginalise')"
         )
@@ -173,9 +175,14 @@ def _check_present(x: Tensor) -> None:
     missing = x.isnan().any(1)
     if bool(missing.any()):
         raise DataError(
-            f"x has a missing entry (NaN) in row {int(missing.nonzero()[0])} ({int(missing.sum())} rows in all): "
+            f"x has a missing entry (NaN) in row {_first_of(missing)}: "
             "pass missing='marginalise' (command line: --missing marginalise) to integrate them out, or drop those rows"
         )
+
+
+def _first_of(rows: Tensor) -> str:
+    """The first of the rows marked, and how many of them there are."""
+    return f"{int(rows.nonzero()[0])} ({int(rows.sum())} of {len(rows)} rows affected)"
 
 
 def _check_whole(x: Tensor) -> None:
@@ -246,3 +253,18 @@ def checked_positive(value: float, name: str) -> float:
     if not isinstance(value, Real) or not (value > 0 and math.isfinite(value)):
         raise ArgumentError(f"{name} is {value!r}: expected a positive number")
     return value
+
+
+def check_result(result: Any, kind: type, taker: str) -> None:
+    """The result that a figure or table is of.
+
+    Raises:
+        ArgumentError: anything else.
+
+    Example:
+        >>> check_result("wine", dict, "plot_sweep")
+        Traceback (most recent call last):
+        mpt_bayes.errors.ArgumentError: plot_sweep takes a result of the kind dict: found str
+    """
+    if not isinstance(result, kind):
+        raise ArgumentError(f"{taker} takes a result of the kind {kind.__name__}: found {type(result).__name__}")

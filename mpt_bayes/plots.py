@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpt_bayes.checks import check_result
 from mpt_bayes.errors import ArgumentError
+from mpt_bayes.results import Attribution, Comparison, Convergence, ModelComparison, ScoreCurve, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from mpt_bayes.lm.twin import TwinCurves
-    from mpt_bayes.results import Attribution, Comparison, Convergence, ModelComparison, ScoreCurve, Sweep
 
 INK, SCORE, EXACT, BIAS = "#2b2d33", "#2a6f97", "#d1495b", "#e09f3e"
 BAND = 1.96
@@ -33,8 +34,9 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
         ax: where to draw; a new figure if not given.
 
     Raises:
-        ArgumentError: a curve already divided by the number of rows.
+        ArgumentError: another result, or a curve already divided by the number of rows.
     """
+    check_result(curve, ScoreCurve, "plot_curve")
     if curve.total.is_per_datum:
         raise ArgumentError("pass the curve in total nats, not curve.per_datum: the figure divides it itself")
     from matplotlib.ticker import MaxNLocator
@@ -60,11 +62,13 @@ def plot_curve(curve: ScoreCurve, *, log_marginal_likelihood: float | None = Non
 
 def plot_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """The score curve with both sides of the identity named."""
+    check_result(comparison, Comparison, "plot_comparison")
     return plot_curve(comparison.curve, log_marginal_likelihood=comparison.log_marginal_likelihood, ax=ax)
 
 
 def plot_convergence(result: Convergence, *, ax: Axes | None = None) -> Axes:
     """The cumulative score per datum against the number of orders or masks, with 95% intervals."""
+    check_result(result, Convergence, "plot_convergence")
     ax = axes_or_new(ax)
     n = result.estimates[0].n_data
     known = [e for e in result.estimates if e.standard_error is not None]
@@ -92,6 +96,7 @@ def plot_sweep(result: Sweep, *, mark: float = 0.15, ax: Axes | None = None) -> 
         mark: the rate, of those swept, nearest to which the bias is marked.
         ax: where to draw; a new figure if not given.
     """
+    check_result(result, Sweep, "plot_sweep")
     ax = axes_or_new(ax)
     n = result.n_data
     values, band = result.scaled / n, BAND * np.nan_to_num(result.scaled_standard_errors) / n
@@ -122,6 +127,7 @@ def plot_sweep(result: Sweep, *, mark: float = 0.15, ax: Axes | None = None) -> 
 
 def plot_attribution(result: Attribution, *, names: list[str] | None = None, ax: Axes | None = None) -> Axes:
     """The mean share of each coordinate per datum, with 95% error bars."""
+    check_result(result, Attribution, "plot_attribution")
     ax = axes_or_new(ax)
     n, dim = result.shares.shape
     errors = BAND * np.nan_to_num(result.coordinate_standard_errors) / n
@@ -141,6 +147,9 @@ def plot_twin_curves(result: TwinCurves, *, n_bins: int = 20, ax: Axes | None = 
 
     Averaged over sizes, the curve is the score per token; the gap between the two is what pre-training gained.
     """
+    from mpt_bayes.lm.twin import TwinCurves  # only where language models are
+
+    check_result(result, TwinCurves, "plot_twin_curves")
     ax = axes_or_new(ax)
     for scores, colour, name in ((result.model, SCORE, result.model.model), (result.twin, BIAS, "random weights")):
         frame = scores.rate_curve(n_bins)
@@ -166,6 +175,7 @@ def plot_twin_curves(result: TwinCurves, *, n_bins: int = 20, ax: Axes | None = 
 
 def plot_models(result: ModelComparison, *, ax: Axes | None = None) -> Axes:
     """The score curve of every model per datum, with 95% bands; the legend names each area, Σ_m S(m)."""
+    check_result(result, ModelComparison, "plot_models")
     ax = axes_or_new(ax)
     for name, total in result.curves.items():
         curve = total.per_datum

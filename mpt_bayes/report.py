@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mpt_bayes.checks import check_result
 from mpt_bayes.results import Attribution, Comparison, ScoreCurve, Sweep, Verification
 
 SHOWN_SIZES = 12
@@ -22,6 +23,7 @@ POSITIVE = (
 
 def comparison_report(result: Comparison, *, title: str = "") -> RenderableType:
     """Both sides of the identity in total and per datum, and the curve."""
+    check_result(result, Comparison, "comparison_report")
     score = result.cumulative_score
     n = score.n_data
     both = number_table("", "total, nats", "per datum, nats", title=title)
@@ -48,6 +50,7 @@ def comparison_report(result: Comparison, *, title: str = "") -> RenderableType:
 
 def curve_table(curve: ScoreCurve) -> Table:
     """S(m) per datum; of long curves about a dozen sizes, the first and last among them."""
+    check_result(curve, ScoreCurve, "curve_table")
     table = number_table("hidden m", "rate", "S(m) per datum", "± SE", "partial sum per datum", words=0)
     n, dim = curve.total.n_data, len(curve.scores)
     shown = np.unique(np.linspace(0, dim - 1, min(dim, SHOWN_SIZES)).round().astype(int))
@@ -64,6 +67,7 @@ def curve_table(curve: ScoreCurve) -> Table:
 
 def sweep_report(result: Sweep, *, title: str = "") -> RenderableType:
     """The score at each rate, and what D times it misses log p(x) by."""
+    check_result(result, Sweep, "sweep_report")
     n = result.n_data
     headings = ("rate", "hidden m", "S(m) per datum", "± SE", "bias of D·S(m)", "± SE")
     table = number_table(*headings, title=title, words=0)
@@ -85,6 +89,7 @@ def sweep_report(result: Sweep, *, title: str = "") -> RenderableType:
 
 def attribution_report(result: Attribution, *, title: str = "") -> RenderableType:
     """The share of each coordinate per datum and of the total, the largest first, and their sum."""
+    check_result(result, Attribution, "attribution_report")
     n = len(result.shares)
     table = number_table("coordinate", "share per datum, nats", "± SE", "of the total", title=title)
     for j in np.argsort(-np.abs(result.per_coordinate), kind="stable")[:SHOWN_SHARES]:
@@ -101,6 +106,7 @@ def attribution_report(result: Attribution, *, title: str = "") -> RenderableTyp
 
 def verification_report(result: Verification, *, title: str = "") -> RenderableType:
     """Each identity with its deviation, the largest that passes, and the verdict."""
+    check_result(result, Verification, "verification_report")
     table = Table("check", "deviation", "allowed", "verdict", title=Text(title), title_justify="left")
     colours = {"passed": "green", "failed": "bold red", "not applicable": "dim"}
     for check in result.checks:

@@ -116,7 +116,7 @@ V, A = np.ones(3) / 3, np.eye(3)
         (lambda: PPCA(A, 0.5), "loading"),
         (lambda: mb.models.FactorAnalysis(torch.ones(3, 1), V), "noise_variance"),
         (lambda: mb.models.FactorAnalysis(torch.ones(3, 1), torch.ones(3), V), "mean"),
-        (lambda: mb.models.StudentT(V, A, 3.0), "mean"),
+        (lambda: mb.models.StudentT(V, A, 3.0), "location"),
         (lambda: mb.models.linear_regression(A, V, A, shape=1.0, rate=1.0), "inputs"),
         (lambda: mb.models.linear_regression(X, V, A, shape=1.0, rate=1.0), "prior_mean"),
         (lambda: mb.models.g_prior_regression(A, 1.0, shape=1.0, rate=1.0), "inputs"),
@@ -261,3 +261,41 @@ def test_rates_are_numbers_of_any_sequence_and_others_are_shown_as_given():
     ]:
         with pytest.raises(ArgumentError, match=message):
             mb.sweep(MODEL, X, rates)
+
+
+def test_row_25_a_missing_entry_is_told_with_the_rows_it_is_of():
+    x = torch.zeros(50, 3, dtype=torch.float64)
+    x[7, 1] = torch.nan
+    with pytest.raises(
+        DataError, match=r"x has a missing entry \(NaN\) in row 7 \(1 of 50 rows affected\): pass missing"
+    ):
+        mb.score_curve(MODEL, x)
+    with pytest.raises(
+        DataError, match=r"x has a missing entry \(NaN\) in row 7 \(1 of 50 rows affected\): compare_models"
+    ):
+        mb.compare_models({"it": MODEL}, x)
+
+
+def test_numbers_of_compare_models_are_lists_of_numbers():
+    models = {"it": MODEL}
+    for kwargs, words in [
+        ({"rates": 0.5}, r"rates is 0.5: expected a list, \[0.5\]"),
+        ({"fractions": 0.5}, r"fractions is 0.5: expected a list, \[0.5\]"),
+        ({"rates": "half"}, r"rates is 'half': expected a list of numbers in \(0, 1\]"),
+        ({"fractions": ["half"]}, r"fractions has 'half': expected numbers in \[0, 1\)"),
+        ({"rates": ["half"]}, r"rate is 'half': expected a number"),
+    ]:
+        with pytest.raises(ArgumentError, match=words):
+            mb.compare_models(models, X, **kwargs)
+    as_tensor = mb.compare_models(models, X, rates=torch.tensor([0.5]), fractions=np.array([0.5]))
+    assert as_tensor.to_dict() == mb.compare_models(models, X, rates=[0.5], fractions=[0.5]).to_dict()
+    with pytest.raises(DataError, match="test has 2 columns but the model has 3 coordinates"):
+        mb.compare_models(models, X, test=X[:, :2])
+
+
+def test_swapped_arguments_of_a_student_t_name_its_own():
+    location, scale = torch.zeros(3), torch.eye(3)
+    with pytest.raises(DataError, match=r"^location is a float: pass a tensor"):
+        mb.models.StudentT(3.0, location, scale)
+    with pytest.raises(DataError, match=r"^scale is a float: pass a tensor"):
+        mb.models.StudentT(location, 3.0, scale)

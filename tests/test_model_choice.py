@@ -106,7 +106,23 @@ def test_models_on_the_command_line():
 
 def test_row_25_models_refuses_missing_entries_without_advice_it_cannot_take():
     with pytest.raises(DataError, match=r"co2 has a missing .* mpt-bayes models takes complete rows only"):
-        CliRunner().invoke(app, ["models", "gp", "--data", "co2"], catch_exceptions=False, standalone_mode=False)
+        CliRunner().invoke(
+            app, ["models", "gp", "gp:rq", "--data", "co2"], catch_exceptions=False, standalone_mode=False
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gaussian", "gaussian"], "gaussian is named twice"),
+        (["gaussian"], "gaussian is the only model: name two or more, or use mpt-bayes compare gaussian"),
+        (["gaussian", "ppca", "--test", "iris"], "--test iris has 4 columns and wine has 13: name held-out rows"),
+    ],
+)
+def test_models_that_do_not_compare_are_named_on_the_command_line(arguments, words):
+    run = ["models", *arguments, "--data", "wine"]
+    with pytest.raises((ArgumentError, DataError), match=words):
+        CliRunner().invoke(app, run, catch_exceptions=False, standalone_mode=False)
 
 
 def test_experiments_are_reproduced_by_name(tmp_path):

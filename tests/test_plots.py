@@ -8,6 +8,7 @@ from rich.console import Console
 
 import mpt_bayes as mb
 from mpt_bayes import plots, report
+from mpt_bayes.errors import ArgumentError
 
 mpl.use("Agg")
 
@@ -118,3 +119,42 @@ def test_row_21_what_was_divided_by_the_number_of_rows_says_so_and_is_divided_on
     assert estimate.per_datum.value == estimate.to_dict()["per_datum"] == pytest.approx(curve.partial(2).value / 6)
     with pytest.raises(mb.errors.EstimandError):
         estimate - curve.partial(2)
+
+
+TAKERS = {
+    "plot_curve": "ScoreCurve",
+    "plot_comparison": "Comparison",
+    "plot_convergence": "Convergence",
+    "plot_sweep": "Sweep",
+    "plot_attribution": "Attribution",
+    "plot_twin_curves": "TwinCurves",
+    "plot_models": "ModelComparison",
+    "comparison_report": "Comparison",
+    "curve_table": "ScoreCurve",
+    "sweep_report": "Sweep",
+    "attribution_report": "Attribution",
+    "verification_report": "Verification",
+}
+
+
+def test_every_figure_and_table_is_here():
+    made = [
+        name for module in (plots, report) for name in vars(module) if name.startswith("plot_") or "_report" in name
+    ]
+    assert {*made, "curve_table"} == TAKERS.keys()
+
+
+@pytest.mark.parametrize(("name", "kind"), TAKERS.items())
+def test_figures_and_tables_of_another_result_are_refused(name, kind, model, x):
+    take = getattr(plots, name, None) or getattr(report, name)
+    estimate = mb.cumulative_score(model, x)
+    for other, found in ((estimate, "Estimate"), ("wine", "str"), (None, "NoneType")):
+        with pytest.raises(ArgumentError, match=f"^{name} takes a result of the kind {kind}: found {found}$"):
+            take(other)
+
+
+def test_a_comparison_without_a_standard_error_shows_none(model, x):
+    shown = repr(mb.compare(model, x, design=mb.masks.RandomOrders(1)))
+    assert "nan" not in shown
+    assert "±" not in shown
+    assert shown.endswith("(no SE))")

@@ -56,10 +56,11 @@ def models(
     plot: options.PlotTo = None,
 ) -> None:
     """Evidence, leave-one-out, rates and conditional marginal likelihood side by side, and where they disagree."""
+    _check_names(names)
     design = options.design_from(orders, masks_per_size, exhaustive)
     table = options.data_from(data, standardise)
     check_complete(table.x, "mpt-bayes models", data)
-    held_out = None if test is None else _held_out(test, standardise)
+    held_out = None if test is None else _held_out(test, standardise, table)
     with output.working("comparing models") as clock:
         settings = builders.ModelOptions(latent_dim, kernel, ridge, components=components)
         fitted = {name: _fitted(name, table, settings) for name in names}
@@ -84,10 +85,24 @@ def models(
         output.save_figure(plot_models(result), plot)
 
 
-def _held_out(name: str, standardise: bool) -> torch.Tensor:
+def _check_names(names: list[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ArgumentError(f"{twice[0]} is named twice: name each model once")
+    if len(names) < 2:
+        raise ArgumentError(f"{names[0]} is the only model: name two or more, or use mpt-bayes compare {names[0]}")
+
+
+def _held_out(name: str, standardise: bool, data: Dataset) -> torch.Tensor:
     if standardise:
         raise ArgumentError("--standardise would scale --test by itself: standardise both beforehand")
-    return options.data_from(name, False).x
+    x = options.data_from(name, False).x
+    if x.shape[1] != data.x.shape[1]:
+        raise DataError(
+            f"--test {name} has {x.shape[1]} columns and {data.name} has {data.x.shape[1]}: name held-out rows of the "
+            "same table"
+        )
+    return x
 
 
 def _fitted(name: str, data: Dataset, settings: builders.ModelOptions) -> builders.Fitted:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import check_complete, checked_rows
+from mpt_bayes.checks import check_complete, check_width, checked_rows
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import log_marginal_likelihood
 from mpt_bayes.estimation.curve import score_curve
 from mpt_bayes.estimation.inner import inner_error_of_masks, inner_standard_error
+from mpt_bayes.estimation.listed import listed
 from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.estimation.scores import mask_scores
 from mpt_bayes.masks import FixedRate, MaskDesign
@@ -76,11 +78,15 @@ def compare_models(
     joint = [isinstance(model, JointModel) for model in models.values()]
     if any(joint) and not all(joint):
         raise ArgumentError("some models have a log marginal likelihood and some have none: compare them apart")
+    rates, fractions = listed(rates, "rates", "(0, 1]"), listed(fractions, "fractions", "[0, 1)")
+    for rate in rates:
+        FixedRate(rate, 1)  # its own check, before the work
     for fraction in fractions:
-        if not 0 <= fraction < 1:
-            raise ArgumentError(f"fractions has {fraction}: expected numbers in [0, 1), the visible share")
+        if not (isinstance(fraction, Real) and 0 <= fraction < 1):
+            raise ArgumentError(f"fractions has {fraction!r}: expected numbers in [0, 1), the visible share")
     check_complete(x, "compare_models")
     if test is not None:
+        check_width(test, next(iter(dims.values())), "test")
         check_complete(test, "compare_models", "test")
     seed = seed_from(generator)
     criteria, curves = {}, {}

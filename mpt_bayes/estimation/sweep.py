@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.estimation.inner import inner_standard_error
+from mpt_bayes.estimation.listed import listed
 from mpt_bayes.estimation.missing import check_doors
 from mpt_bayes.estimation.realisation import part_tallies
 from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
@@ -56,7 +56,9 @@ def sweep(
         ([1, 2, 4], True)
     """
     check_doors(model, x)
-    rates = _checked_rates(rates)
+    rates = listed(rates, "rates", "(0, 1]")
+    if not rates:
+        raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
     designs = [FixedRate(rate, 1 if n_masks is None else n_masks) for rate in rates]
     seed = seed_from(generator)
     n_evaluations = 0
@@ -89,29 +91,6 @@ def sweep(
         scaled_inner_standard_errors=None if drawn is None else moments[5].numpy(),
         log_marginal_likelihood_inner_standard_error=drawn,
     )
-
-
-def _checked_rates(rates: Any) -> list[float]:
-    """A list of rates from any sequence, array or tensor of them; each is checked by its design."""
-    if isinstance(rates, np.ndarray):
-        rates = torch.as_tensor(rates) if rates.dtype in (np.float16, np.float32) else rates.tolist()
-    if isinstance(rates, Tensor):
-        rates = [_as_written(rate) for rate in rates] if rates.ndim == 1 else rates.tolist()
-    if isinstance(rates, float | int):
-        raise ArgumentError(f"rates is {rates}: expected a list, [{rates}]; masked_score takes one rate")
-    if isinstance(rates, str) or not isinstance(rates, Iterable):
-        raise ArgumentError(f"rates is {rates!r}: expected a list of numbers in (0, 1], e.g. [0.15, 0.5]")
-    found: list[float] = list(rates)
-    if not found:
-        raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
-    return found
-
-
-def _as_written(rate: Tensor) -> float:
-    """The shortest decimal that the number stands for in its own precision: 0.1 in float32 too, not 0.10000000149."""
-    value = float(rate)
-    decimals = (float(f"{value:.{digits}g}") for digits in range(1, 18))
-    return next((decimal for decimal in decimals if rate == rate.new_tensor(decimal)), value)
 
 
 def convergence(

@@ -8,7 +8,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_data, checked_hidden, checked_orders, checked_subsets
+from mpt_bayes.checks import check_tensors, checked_data, checked_hidden, checked_orders, checked_subsets
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.gaussian import Gaussian
@@ -34,6 +34,7 @@ class StudentT(JointModel):
         dtype: of the computation; the parameters and the data are converted to it.
 
     Raises:
+        DataError: a location or scale that is no tensor.
         ModelError: shapes that disagree, a scale that is not symmetric, ν that is not positive.
         NotPositiveDefiniteError: gives the smallest eigenvalue.
 
@@ -51,6 +52,7 @@ class StudentT(JointModel):
         *,
         dtype: torch.dtype = torch.float64,
     ) -> None:
+        check_tensors(location=location, scale=scale)
         self._shape = Gaussian(location, scale, dtype=dtype)
         self.degrees_of_freedom = torch.as_tensor(degrees_of_freedom, dtype=dtype, device=location.device)
         if self.degrees_of_freedom.ndim != 0 or not bool(self.degrees_of_freedom > 0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +101,6 @@ class Comparison:
         drawn = "" if inner is None else f" ± {inner:.3g} (draws of the model)"
         return (
             f"Comparison(log marginal likelihood {self.log_marginal_likelihood:.6g}{drawn}, cumulative score "
-            f"{self.cumulative_score.value:.6g} ± {math.nan if error is None else error:.3g} nats, "
+            f"{self.cumulative_score.value:.6g}{'' if error is None else f' ± {error:.3g}'} nats, "
             f"difference {self.difference:+.3g} ({self.z_in_words}))"
         )

@@ -87,6 +87,11 @@ def test_faults_are_named() -> None:
         attention[1, 1] = entry
         with pytest.raises(DataError, match="negative, infinite or NaN"):
             mask_columns(attention, torch.tensor([False, True, False]))
+    for attention in (torch.ones(3), torch.ones(2, 3)):
+        with pytest.raises(DataError, match=r"expected \(…, n, n\)"):
+            mask_columns(attention, torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(ArgumentError, match="hidden has shape"):
+        mask_columns(torch.eye(3), torch.tensor(True))
     with pytest.raises(DataError, match="attention is a list"):
         mask_columns([[1.0]], torch.tensor([False]))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="keep is 0"):

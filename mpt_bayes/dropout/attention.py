@@ -22,7 +22,7 @@ def mask_columns(attention: Tensor, hidden: Tensor) -> Tensor:
 
     Raises:
         ArgumentError: hidden of another shape or dtype.
-        DataError: attention that is negative or not finite.
+        DataError: attention of another shape, negative or not finite.
 
     Example:
         >>> mask_columns(torch.full((2, 2), 0.5), torch.tensor([False, True]))
@@ -30,7 +30,9 @@ def mask_columns(attention: Tensor, hidden: Tensor) -> Tensor:
                 [1., 0.]])
     """
     check_tensors(attention=attention, hidden=hidden)
-    if hidden.dtype != torch.bool or hidden.shape[-1] != attention.shape[-1]:
+    if attention.ndim < 2 or attention.shape[-1] != attention.shape[-2]:
+        raise DataError(f"attention has shape {tuple(attention.shape)}: expected (…, n, n)")
+    if hidden.dtype != torch.bool or hidden.shape[-1:] != attention.shape[-1:]:
         raise ArgumentError(
             f"hidden has shape {tuple(hidden.shape)} and dtype {hidden.dtype}: expected (…, {attention.shape[-1]}) bool"
         )

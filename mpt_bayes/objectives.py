@@ -16,6 +16,7 @@ from torch import Tensor
 from mpt_bayes import masks
 from mpt_bayes.checks import checked_count, named
 from mpt_bayes.errors import ArgumentError
+from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.masks.subsets import uniform_masks
 from mpt_bayes.models.answers import log_evidence, masked_log_probs, order_curves, order_sums
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, JointModel
@@ -35,7 +36,8 @@ class Objective(ABC):
             stream: of the masks. A generator serves too: it moves on, so that every call draws others.
 
         Raises:
-            ArgumentError: neither a stream nor a generator.
+            ArgumentError: no model, or neither a stream nor a generator.
+            ModelError: a model whose results have another shape or kind.
         """
 
     @property
@@ -101,7 +103,8 @@ class CumulativeScore(Objective):
 
     def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """The mean over orders of Σ_m s(M_m), by the model's own fast path if it has one."""
-        batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, _stream(stream))
+        stream = _opened(model, stream)
+        batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, stream)
         orders = batch.orders.to(x.device)
         if isinstance(model, HasOrderTotals):
             return order_sums(model, x, orders, per_row=False).curves.sum() / self.n_orders
@@ -134,7 +137,8 @@ class RandomRate(Objective):
 
     def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """(D / n) Σ s(M)."""
-        hidden = masks.UniformSize(self.n_masks).draw(model.dim, _stream(stream)).hidden.to(x.device)
+        stream = _opened(model, stream)
+        hidden = masks.UniformSize(self.n_masks).draw(model.dim, stream).hidden.to(x.device)
         return _weighted(model, x, hidden, model.dim / self.n_masks)
 
     @property
@@ -161,8 +165,9 @@ class FixedRate(Objective):
 
     def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """(D / n) Σ s(M), every M of size round(rate · D)."""
+        stream = _opened(model, stream)
         size = masks.FixedRate(self.rate, self.n_masks).size(model.dim)
-        hidden = uniform_masks(torch.full((self.n_masks,), size), model.dim, _stream(stream)).to(x.device)
+        hidden = uniform_masks(torch.full((self.n_masks,), size), model.dim, stream).to(x.device)
         return _weighted(model, x, hidden, model.dim / self.n_masks)
 
     @property
@@ -171,10 +176,12 @@ class FixedRate(Objective):
         return f"D times the masked score at rate {self.rate:g} (biased for the log marginal likelihood)"
 
 
-def _stream(source: Stream | torch.Generator) -> Stream:
-    if isinstance(source, Stream | torch.Generator):
-        return source if isinstance(source, Stream) else Stream(seed_from(source))
-    raise ArgumentError(f"stream is {source!r}: pass a torch.Generator().manual_seed(seed), kept from call to call")
+def _opened(model: ConditionalModel, stream: Stream | torch.Generator) -> Stream:
+    """The stream of the masks, once model and stream are what they should be."""
+    checked_model(model)
+    if isinstance(stream, Stream | torch.Generator):
+        return stream if isinstance(stream, Stream) else Stream(seed_from(stream))
+    raise ArgumentError(f"stream is {stream!r}: pass a torch.Generator().manual_seed(seed), kept from call to call")
 
 
 def _weighted(model: ConditionalModel, x: Tensor, hidden: Tensor, weight: float) -> Tensor:

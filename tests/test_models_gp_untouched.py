@@ -181,3 +181,14 @@ def test_the_users_model_predicts_before_and_after(dtype):
     cold.eval()
     torch.testing.assert_close(there(INPUTS.to(dtype)).mean, cold(INPUTS.to(dtype)).mean)
     assert (there(INPUTS.to(dtype)).mean - before).abs().max().item() > 0.01
+
+
+def test_hyper_parameters_are_those_of_the_likelihood_in_use():
+    model, own, other = plain(torch.float32), plain(torch.float32), gpytorch.likelihoods.GaussianLikelihood()
+    other.noise = own.likelihood.noise = 0.3
+    gp = GaussianProcess(model, other)
+    assert gp.hyperparameters["likelihood.noise_covar.noise"] == pytest.approx([0.3])
+    expected = GaussianProcess(own).fit().hyperparameters
+    assert gp.fit().hyperparameters == expected
+    assert next(iter(expected)) == "likelihood.noise_covar.noise"
+    assert expected["likelihood.noise_covar.noise"] != pytest.approx([0.3])

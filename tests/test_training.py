@@ -288,6 +288,8 @@ def test_objectives_take_a_generator_that_moves_on():
         first, second = (objective.value(model, x, fresh) for _ in range(2))
         assert torch.equal(first, objective.value(model, x, Stream(3)))
         assert not torch.equal(first, second)
+        with pytest.raises(ArgumentError, match="model is a Linear: expected an instance of a model"):
+            objective.value(torch.nn.Linear(4, 4), x, fresh)
         for wrong in (None, 3):
             with pytest.raises(ArgumentError, match=rf"stream is {wrong}: pass a torch.Generator"):
                 objective.value(model, x, wrong)

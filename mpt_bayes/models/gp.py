@@ -28,7 +28,8 @@ class GaussianProcess(JointModel):
     The coordinates are the n observed outputs, so the data are (N, n) tables whose rows are independent draws of the
     process (usually one: `targets`). Values are total nats of the data alone: priors on hyper-parameters are never
     folded in, and train and eval mode give the same numbers. Computed in float64 by Cholesky factorisation, and
-    differentiable in the hyper-parameters. Rasmussen and Williams (2006), chapter 2.
+    differentiable in the hyper-parameters; the model stays as it is, one in float32 too. Rasmussen and Williams (2006),
+    chapter 2.
 
     Args:
         model: an ExactGP with training inputs, one output, no batch dimensions.
@@ -131,7 +132,9 @@ class GaussianProcess(JointModel):
     @property
     def hyperparameters(self) -> dict[str, list[float]]:
         """Values of every hyper-parameter by its GPyTorch name, constraints applied."""
-        named = self._prior.model.named_parameters_and_constraints()
+        whole, noise = self._prior.model, self._prior.likelihood  # which need not be the model's own
+        named = [(f"likelihood.{name}", *rest) for name, *rest in noise.named_parameters_and_constraints()]
+        named += [entry for entry in whole.named_parameters_and_constraints() if not entry[0].startswith("likelihood.")]
         return {
             name.replace("raw_", ""): (raw if limit is None else limit.transform(raw)).detach().reshape(-1).tolist()
             for name, raw, limit in named

@@ -56,14 +56,16 @@ class Tally:
         residual = weight * (mask_totals - scores[size]) / weight_at[size]
         strata = list(_strata(sampling, contribution, residual, dim))
         score_variances, score_quartics = _summed([s.variance_of_scores() for s in strata], sums)
+        partial_variances, partial_quartics = _summed([s.variance_of_partials() for s in strata], sums)
         return cls(
-            scores,
-            torch.where(weight_at > 0, score_variances, torch.nan),
-            score_quartics,
-            sums.cumsum(0),
-            *_summed([s.variance_of_partials() for s in strata], sums),
-            per_row,
-            len(sampling) * len(per_row),
+            scores=scores,
+            score_variances=torch.where(weight_at > 0, score_variances, torch.nan),
+            score_quartics=score_quartics,
+            partials=sums.cumsum(0),
+            partial_variances=partial_variances,
+            partial_quartics=partial_quartics,
+            per_row=per_row,
+            n_evaluations=len(sampling) * len(per_row),
         )
 
     @classmethod
@@ -76,9 +78,19 @@ class Tally:
         names, place = cluster.unique(return_inverse=True)
         if len(names) < n:
             values, residuals = (totals.new_zeros(len(names), dim).index_add(0, place, v) for v in (values, residuals))
-        sums = values.cumsum(1)
-        of_scores, of_partials = (_variance_of_sum(v) for v in (residuals, sums - sums.mean(0)))
-        return cls(scores, *of_scores, scores.cumsum(0), *of_partials, per_row, totals.numel() * len(per_row))
+        sums, count = values.cumsum(1), torch.tensor(len(names))
+        score_variances, score_quartics = _variance_of_sum(residuals, count)
+        partial_variances, partial_quartics = _variance_of_sum(sums - sums.mean(0), count)
+        return cls(
+            scores=scores,
+            score_variances=score_variances,
+            score_quartics=score_quartics,
+            partials=scores.cumsum(0),
+            partial_variances=partial_variances,
+            partial_quartics=partial_quartics,
+            per_row=per_row,
+            n_evaluations=totals.numel() * len(per_row),
+        )
 
     def __add__(self, other: Tally) -> Tally:
         """The sum over independent groups of rows, which may have different numbers of observed coordinates.
@@ -129,19 +141,19 @@ def combined(tallies: list[Tally]) -> Tally:
     return reduce(Tally.__add__, tallies)
 
 
-def _variance_of_sum(deviations: Tensor) -> tuple[Tensor, Tensor]:
-    """(D,) from the (C, D) deviations of C independent terms: the variance of their sum, NaN for one term, and
-    v² / (C - 1)."""
-    free = len(deviations) - 1
-    v = deviations.square().sum(0) * ((free + 1) / free if free else torch.nan)
-    return v, v.square() / max(1, free)
+def _variance_of_sum(deviations: Tensor, count: Tensor, left: float = 1.0) -> tuple[Tensor, Tensor]:
+    """(D,) the variance of a sum of independent terms from their (C, D) deviations, and v² / (n - 1).
+
+    It is n / (n - 1) times the sum of squares, n = `count` of the C terms having a part in each column; NaN for one
+    term, which says nothing about its variance. `left` is the share that sampling without replacement leaves.
+    """
+    free = (count - 1).clamp_min(1)
+    v = torch.where(count == 1, torch.nan, count / free * deviations.square().sum(0)) * left
+    return v, v.square() / free
 
 
 class _Stratum(NamedTuple):
     """Independent and identically distributed clusters of masks, C of them.
-
-    The variance of their sum is n / (n - 1) times the sum of squared deviations. One cluster alone says nothing about
-    its variance: NaN.
 
     Attributes:
         values: (C, D) what each adds to the total, by size.
@@ -157,17 +169,12 @@ class _Stratum(NamedTuple):
 
     def variance_of_scores(self) -> tuple[Tensor, Tensor]:
         """(D,) the variance of S(m), and v² / (n - 1)."""
-        return self._variance(self.residuals, self.holds)
+        return _variance_of_sum(self.residuals, self.holds, self.left)
 
     def variance_of_partials(self) -> tuple[Tensor, Tensor]:
         """(D,) the variance of Σ_{m≤P} S(m), and v² / (n - 1)."""
         sums = self.values.cumsum(1)
-        return self._variance(sums - sums.mean(0), torch.where(self.holds.cumsum(0) > 0, len(sums), 0))
-
-    def _variance(self, deviations: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        free = (count - 1).clamp_min(1)
-        v = torch.where(count == 1, torch.nan, count / free * deviations.square().sum(0)) * self.left
-        return v, v.square() / free
+        return _variance_of_sum(sums - sums.mean(0), torch.where(self.holds.cumsum(0) > 0, len(sums), 0), self.left)
 
 
 def _strata(sampling: Sampling, contribution: Tensor, residual: Tensor, dim: int) -> Iterator[_Stratum]:

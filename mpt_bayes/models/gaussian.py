@@ -52,7 +52,7 @@ class Gaussian(JointModel):
         asymmetry = (self.covariance - self.covariance.T).abs().max()
         if bool(asymmetry > 1e-6 * self.covariance.abs().max()):
             raise ModelError(f"covariance is not symmetric (largest difference {float(asymmetry):.3g})")
-        cholesky(self.covariance, "covariance")
+        cholesky(self.covariance, "covariance", name_repeats=True)
 
     @classmethod
     def from_distribution(cls, distribution: Distribution) -> Self:

@@ -201,7 +201,7 @@ def _log_density(mean: Tensor, covariance: Tensor, groups: list[tuple[Tensor, Te
     """
     value, by_mean, by_covariance = 0.0, torch.zeros_like(mean), torch.zeros_like(covariance)
     for rows, keep in groups:
-        factor = cholesky(covariance[keep][:, keep], "covariance", source=covariance)
+        factor = cholesky(covariance[keep][:, keep], "covariance", name_repeats=len(keep) == len(covariance))
         centred = (rows - mean[keep]).T  # (n, N)
         alpha = torch.cholesky_solve(centred, factor)
         log_scale = factor.diagonal().log().sum() + len(keep) * LOG_2PI / 2

@@ -9,15 +9,15 @@ from mpt_bayes.errors import NotPositiveDefiniteError
 from mpt_bayes.numerics.condition import repeats
 
 
-def cholesky(matrices: Tensor, what: str, *, upper: bool = False, source: Tensor | None = None) -> Tensor:
+def cholesky(matrices: Tensor, what: str, *, upper: bool = False, name_repeats: bool = False) -> Tensor:
     """Lower (or upper) Cholesky factors of (..., D, D) matrices, or an error that gives the smallest eigenvalue.
 
-    `source` is the (D, D) matrix that they were rearranged from, whose coordinates the error names; without it, theirs.
+    `name_repeats` has the error name the coordinates that are constant or repeat each other: of one (D, D) matrix in
+    the order of the user's coordinates.
     Nothing is ever added to the diagonal: a caller that wants jitter adds it, and records it.
 
     Raises:
-        NotPositiveDefiniteError: names `what`, the smallest eigenvalue of the first matrix that failed, and coordinates
-            that are constant or repeat each other.
+        NotPositiveDefiniteError: names `what` and the smallest eigenvalue of the first matrix that failed.
     """
     factors: Tensor
     factors, info = torch.linalg.cholesky_ex(matrices, upper=upper)
@@ -34,7 +34,7 @@ def cholesky(matrices: Tensor, what: str, *, upper: bool = False, source: Tensor
             f"(smallest eigenvalue {smallest:.3g}): add noise variance, remove coordinates that are constant or repeat "
             "each other"
             + ("" if matrices.dtype == torch.float64 else ", or use float64")
-            + repeats(failed if source is None else source.detach()),
+            + (repeats(failed) if name_repeats else ""),
             smallest,
         )
     return factors

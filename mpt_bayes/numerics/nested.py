@@ -81,8 +81,7 @@ def whitened(correlation: Tensor, rows: Tensor, orders: Tensor, what: str, *, ch
     """
     dim = len(correlation)
     permuted = _rows_of(correlation, orders).gather(2, orders[:, None, :].expand(-1, dim, -1))
-    # both transpositions spare LAPACK's column order a copy
-    lower = cholesky(permuted.mT, what, upper=True, source=correlation).mT
+    lower = cholesky(permuted.mT, what, upper=True).mT  # both transpositions spare LAPACK's column order a copy
     del permuted  # at N = 5,000 every matrix counts
     if check:
         check_condition(correlation.detach(), lower[0].detach(), what)

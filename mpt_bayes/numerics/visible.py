@@ -47,7 +47,7 @@ class VisibleFirst(NamedTuple):
 def visible_first(covariance: Tensor, centred: Tensor, visible: Tensor, what: str) -> VisibleFirst:
     """A (D, D) covariance factored for each of the (P, D) subsets; `centred` holds the (N, D) rows minus the mean."""
     order = (~visible).to(torch.int8).argsort(dim=1, stable=True)
-    factor = cholesky(covariance[order[:, :, None], order[:, None, :]], what, source=covariance)
+    factor = cholesky(covariance[order[:, :, None], order[:, None, :]], what)
     alpha = torch.linalg.solve_triangular(factor, centred.T[order], upper=False)
     steps = torch.arange(visible.shape[1], device=visible.device)
     return VisibleFirst(order, (steps >= visible.sum(1)[:, None])[..., None], factor, alpha)

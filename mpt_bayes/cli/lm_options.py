@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ import typer
 from mpt_bayes import lm
 from mpt_bayes.cli.options import target_error
 from mpt_bayes.errors import ArgumentError
-from mpt_bayes.lm.loading import only_on_hub
 from mpt_bayes.lm.readers import Texts, read_texts
 from mpt_bayes.lm.rows import EmptyText
 from mpt_bayes.lm.text import LongText
@@ -69,19 +67,12 @@ class ModelChoice:
         if self.name == "antibody":
             model = lm.antibody(device=device, dtype=dtype)
         else:
-            announce_hub(self.name)
             model = lm.load(self.name, device=device, dtype=dtype, trust_remote_code=self.trust_remote_code)
         return model.compiled() if self.compiled else model
 
     def to_dict(self, model: lm.MaskedLM) -> dict[str, Any]:
         """The `model` field of the JSON output."""
         return {"name": model.name, "sha256": model.digest, "device": str(model.device), "dtype": self.dtype}
-
-
-def announce_hub(name: str) -> None:
-    """Say that a model is not here before the network is asked for it, which can take a minute to fail."""
-    if only_on_hub(name):
-        print(f"mpt-bayes: there is no folder {name}: asking the hub for a model of that name", file=sys.stderr)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 
 from mpt_bayes.cli import options, output
-from mpt_bayes.cli.lm_options import announce_hub
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.lm import EncodedText, MaskedLM
 from mpt_bayes.lm.rank import RankTable, representation_rank
@@ -60,7 +59,6 @@ def _loaded(name: str, source: Path | None) -> tuple[MaskedLM, list[EncodedText]
     elif folder.unfinished is not None:
         raise ArgumentError(folder.unfinished)
     else:
-        announce_hub(name)
         model = lm.load(name)
     if source is None:
         if texts is None:

@@ -62,7 +62,8 @@ def load(
             "scores need a model trained to fill in masks"
         ) from error
     except OSError as error:
-        absent = "there is no folder of that name, and as a name on the hub: " if only_on_hub(source) else ""
+        here = _meant_as_path(name_or_path) or Path(source).is_dir()
+        absent = "" if here else "there is no folder of that name, and as a name on the hub: "
         raise ModelError(f"{source} cannot be loaded: {absent}{str(error).splitlines()[0]}") from error
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
     if missing and not allow_new_head:
@@ -218,11 +219,6 @@ def _source(name_or_path: str | Path) -> str:
     if _meant_as_path(name_or_path) and not source.is_dir():
         raise ModelError(f"there is no folder {str(name_or_path)!r}: a model is a folder written by save_pretrained")
     return str(source) if _meant_as_path(name_or_path) else str(name_or_path)
-
-
-def only_on_hub(name_or_path: str | Path) -> bool:
-    """Whether this can only be a name on the hub: there is no such folder, and it is not written as a path."""
-    return not _meant_as_path(name_or_path) and not Path(name_or_path).is_dir()
 
 
 def _meant_as_path(name_or_path: str | Path) -> bool:

@@ -255,6 +255,29 @@ def checked_positive(value: float, name: str) -> float:
     return value
 
 
+def checked_rate(rate: float) -> float:
+    """q in [0, 1), the probability of dropping, or an error."""
+    if not 0 <= rate < 1:
+        raise ArgumentError(f"rate is {rate}: expected a number in [0, 1)")
+    return rate
+
+
+def check_numbers(values: Tensor, name: str) -> None:
+    """Neither NaN nor infinite entries, or an error that names the first row with one.
+
+    Raises:
+        DataError: such an entry.
+
+    Example:
+        >>> check_numbers(torch.tensor([0.0, torch.nan]), "targets")
+        Traceback (most recent call last):
+        mpt_bayes.errors.DataError: targets has a NaN or infinite entry in row 1: remove it or mend it
+    """
+    if values.is_floating_point() and not bool(values.isfinite().all()):
+        row = int((~values.isfinite()).nonzero()[0, 0])
+        raise DataError(f"{name} has a NaN or infinite entry in row {row}: remove it or mend it")
+
+
 def check_result(result: Any, kind: type, taker: str) -> None:
     """The result that a figure or table is of.
 

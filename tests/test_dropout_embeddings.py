@@ -96,20 +96,6 @@ def test_correction_is_undone_bit_for_bit(tied_head: Any, in_place: bool) -> Non
         assert corrected.model.config.tie_word_embeddings
 
 
-@pytest.mark.parametrize("tied_head", ["keep", "follow"])
-def test_a_table_is_corrected_once(tied_head: Any) -> None:
-    model = bert_lm()
-    corrected = correct_embeddings(model, 4, tied_head=tied_head, in_place=True)
-    once = logits(model)
-    for in_place in (True, False):
-        with pytest.raises(ModelError, match="corrected already"):
-            correct_embeddings(model, 4, tied_head=tied_head, in_place=in_place)
-    assert torch.equal(logits(model), once)
-    corrected.undo()
-    with correct_embeddings(model, 4, tied_head=tied_head, in_place=True):
-        assert torch.equal(logits(model), once)
-
-
 def test_tied_head_keeps_or_follows() -> None:
     model = bert_lm()
     original = model.get_input_embeddings().weight.detach().clone()

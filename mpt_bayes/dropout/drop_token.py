@@ -8,7 +8,8 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
-from mpt_bayes.dropout.doors import checked_encoder, checked_rate
+from mpt_bayes.checks import checked_rate
+from mpt_bayes.dropout.modules import checked_encoder
 from mpt_bayes.dropout.removal import Shortened, attention_mask, original_positions, removal_gap
 from mpt_bayes.errors import ArgumentError, ModelError
 from mpt_bayes.numerics.random import Stream

@@ -11,14 +11,11 @@ from typing import Literal, Self, final
 import torch
 from torch import Tensor, nn
 
-from mpt_bayes.checks import check_tensors, checked_count
-from mpt_bayes.dropout.doors import check_finite, checked_module
+from mpt_bayes.checks import check_numbers, check_tensors, checked_count
+from mpt_bayes.dropout.modules import checked_module
 from mpt_bayes.errors import ArgumentError, DataError, ModelError
 
 TiedHead = Literal["keep", "follow"]
-
-_MARK = "mpt_bayes_corrected"
-"""On an embedding table that holds corrected values, and on its copies: it is not to be corrected again."""
 
 
 @final
@@ -87,7 +84,7 @@ def expected_embedding(embedding: Tensor, mask_token_id: int, corruption: Corrup
     check_tensors(embedding=embedding)
     if embedding.ndim != 2 or not embedding.is_floating_point():
         raise DataError(f"embedding has shape {tuple(embedding.shape)} and {embedding.dtype}: expected (V, H) numbers")
-    check_finite(embedding, "embedding")
+    check_numbers(embedding, "embedding")
     if checked_count(mask_token_id, "mask_token_id", 0) >= len(embedding):
         raise ArgumentError(f"mask_token_id is {mask_token_id}: the embedding has {len(embedding)} rows")
     shared = corruption.mask_weight * embedding[mask_token_id] + corruption.random_weight * embedding.mean(0)
@@ -119,7 +116,6 @@ class CorrectedEmbeddings:
             setattr(part, name, own)
         with torch.no_grad():
             _table(self.model).weight.copy_(self._values)
-        setattr(_table(self.model), _MARK, False)
         if self._config_tied is not None:
             self.model.config.tie_word_embeddings = self._config_tied  # type: ignore[union-attr]
 
@@ -157,7 +153,7 @@ def correct_embeddings(
         in_place: change `model`; otherwise a deep copy is changed and `model` stays as it is.
 
     Raises:
-        ModelError: a model without an input embedding table, or whose table is corrected already.
+        ModelError: a model without an input embedding table.
         ArgumentError: an id outside the table, or another value of `tied_head`.
 
     Example:
@@ -169,8 +165,6 @@ def correct_embeddings(
     """
     if tied_head not in ("keep", "follow"):
         raise ArgumentError(f"tied_head is {tied_head!r}: expected 'keep' or 'follow'")
-    if getattr(_table(model), _MARK, False):
-        raise ModelError(f"the embeddings of this {type(model).__name__} are corrected already: undo() that first")
     target = model if in_place else copy.deepcopy(model)
     weight = _table(target).weight
     if not all(checked_count(i, "untouched_ids", 0) < len(weight) for i in untouched_ids):
@@ -185,7 +179,6 @@ def correct_embeddings(
         _untie(target)
     with torch.no_grad():
         _table(target).weight.copy_(values)
-    setattr(_table(target), _MARK, True)
     return result
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mpt_bayes.checks import checked_count
-from mpt_bayes.dropout.interception import Site, called, dropout_sites, forward_with, modes_kept
+from mpt_bayes.dropout.interception import Site, check_batch, checked_output, dropout_sites, forward_with, modes_kept
 from mpt_bayes.errors import BudgetError
 from mpt_bayes.numerics.combinatorics import all_subsets, log_bernoulli
 from mpt_bayes.numerics.random import Stream, seed_from
@@ -144,10 +144,13 @@ def weight_scaled(module: nn.Module, x: Tensor) -> Tensor:
     approximation of `SubNetworks.mean`, of first order in the deviations of the multipliers.
 
     Raises:
-        ModelError, DataError, ArgumentError: a module, or an x that it cannot take, as `dropout_sites`.
+        DataError: x is no tensor, is empty, or has entries that are not finite.
+        ModelError: a module that does not return one tensor, batch first.
+        ArgumentError: no torch module.
     """
+    check_batch(x)
     with modes_kept(module):
-        return called(module.eval(), x)
+        return checked_output(module.eval(), x)
 
 
 def curvature_gap(module: nn.Module, x: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from mpt_bayes.checks import checked_rows
-from mpt_bayes.dropout.doors import check_finite, checked_module
-from mpt_bayes.errors import ArgumentError, DataError, ModelError, MptBayesError
+from mpt_bayes.checks import check_numbers, checked_rows
+from mpt_bayes.dropout.modules import checked_module
+from mpt_bayes.errors import ArgumentError, DataError, ModelError
 
 _ELEMENTWISE = {functional.dropout, torch.dropout, torch.dropout_}
 _NOT_ELEMENTWISE = {
@@ -27,7 +27,6 @@ _NOT_ELEMENTWISE = {
     torch.feature_alpha_dropout,
     torch.feature_dropout,
 }
-_BATCH_NORM = {functional.batch_norm, torch.batch_norm}
 
 
 @final
@@ -70,11 +69,6 @@ class _Intercept(TorchFunctionMode):
                 self.count += 1
                 dropped = self._on_dropout(self.count - 1, values, rate)
                 return values.copy_(dropped) if in_place or func is torch.dropout_ else dropped
-        elif func in _BATCH_NORM and (args[5:6] or (named.get("training", False),))[0]:
-            raise ModelError(
-                "the model normalises by the statistics of its batch (batch normalisation without running statistics), "
-                "so that its rows depend on each other: track running statistics, or use another normalisation"
-            )
         elif func is functional.scaled_dot_product_attention and (args[4:5] or (named.get("dropout_p", 0.0),))[0] > 0:
             raise ModelError(
                 "the model drops attention weights inside scaled_dot_product_attention, where they cannot be seen: "
@@ -115,28 +109,31 @@ def _dropping(module: nn.Module) -> Iterator[None]:
         yield
 
 
-def called(module: nn.Module, x: Tensor) -> Tensor:
-    """module(x): one tensor of real numbers, batch first.
+def check_batch(x: Tensor) -> None:
+    """At least one row of finite numbers.
 
     Raises:
         DataError: x is no tensor, has no rows, or entries that are not finite.
-        ModelError: a module that cannot take x, or returns something else.
     """
     if len(checked_rows(x)) == 0:
         raise DataError("x has no rows: pass at least one datum")
-    check_finite(x, "x")
-    kind, given = type(module).__name__, f"x of shape {tuple(x.shape)} and {x.dtype}"
-    try:
-        output = module(x)
-    except MptBayesError:
-        raise
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise ModelError(f"{kind} cannot take {given}: {str(error).splitlines()[0]}") from error
+    check_numbers(x, "x")
+
+
+def checked_output(module: nn.Module, x: Tensor) -> Tensor:
+    """module(x): one tensor of real numbers, batch first.
+
+    Raises:
+        ModelError: a module that returns something else.
+    """
+    output, kind = module(x), type(module).__name__
     if not isinstance(output, Tensor) or not output.is_floating_point():
         returned = output.dtype if isinstance(output, Tensor) else f"a {type(output).__name__}"
         raise ModelError(f"{kind} returns {returned}: wrap it in a module that returns one tensor of real numbers")
     if output.ndim == 0 or len(output) != len(x):
-        raise ModelError(f"{kind} returns shape {tuple(output.shape)} for {given}: the batch must come first")
+        raise ModelError(
+            f"{kind} returns shape {tuple(output.shape)} for x of shape {tuple(x.shape)}: the batch must come first"
+        )
     return output
 
 
@@ -149,8 +146,8 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
 
     Raises:
         ModelError: dropout that cannot be seen (inside fused attention or a recurrent layer), that is not element-wise,
-            or random numbers of another kind; rows of a batch that depend on each other, as through batch normalisation
-            without running statistics; a module that cannot take x, or does not return one tensor.
+            or random numbers of another kind; rows of a batch that depend on each other, as by batch normalisation
+            without running statistics; a module that does not return one tensor, batch first.
         DataError: x is no tensor, is empty, or has entries that are not finite.
         ArgumentError: no torch module; a rate of 1, which leaves nothing.
 
@@ -172,8 +169,9 @@ def dropout_sites(module: nn.Module, x: Tensor) -> tuple[Site, ...]:
         found.append(Site(rate, tuple(values.shape[1:])))
         return values
 
+    check_batch(x)
     with _dropping(module), _Intercept(record), torch.no_grad():
-        first = called(module, x)
+        first = checked_output(module, x)
         sites = tuple(found)
         second = module(x)
     if not torch.allclose(first, second, rtol=1e-4, atol=1e-6, equal_nan=True):
@@ -195,8 +193,8 @@ def _check_rows_apart(module: nn.Module, x: Tensor, sites: Sequence[Site], expec
     rounding = torch.finfo(expected.dtype).eps ** 0.5 * float(sizes.max() if len(sizes) else 0.0)
     if not torch.allclose(beside, expected, rtol=0, atol=rounding, equal_nan=True):
         raise ModelError(
-            f"rows of a batch of {type(module).__name__} depend on each other: sub-networks cannot be run side by "
-            "side; take what mixes rows out of the module"
+            f"rows of a batch of {type(module).__name__} depend on each other, as by batch normalisation without "
+            "running statistics: sub-networks cannot be run side by side; take what mixes rows out of the module"
         )
 
 

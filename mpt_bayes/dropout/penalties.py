@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_tensor
-from mpt_bayes.dropout.doors import check_table, checked_rate
+from mpt_bayes.checks import check_numbers, checked_rate, checked_tensor
 from mpt_bayes.errors import ArgumentError, BudgetError, DataError, ModelError
 from mpt_bayes.numerics.combinatorics import all_subsets, log_bernoulli
 
@@ -49,8 +48,8 @@ def expected_squared_error(features: Tensor, targets: Tensor, weights: Tensor, r
         Scalar, in squared units of y, summed over the n rows.
 
     Raises:
-        DataError: another shape (nothing is broadcast), dtype or device, entries that are not finite, or a result
-            beyond the range of the dtype; the other functions here likewise.
+        DataError: another shape (nothing is broadcast), dtype or device, or entries that are not finite; the other
+            functions here likewise.
 
     Source: Srivastava et al. (2014); Wager, Wang & Liang (2013).
 
@@ -60,7 +59,7 @@ def expected_squared_error(features: Tensor, targets: Tensor, weights: Tensor, r
     """
     _check(features, rate, targets=targets, weights=weights)
     residual = targets - features @ weights
-    return _in_range(residual.square().sum() + _odds(rate) * (weights.square() * features.square().sum(0)).sum())
+    return residual.square().sum() + _odds(rate) * (weights.square() * features.square().sum(0)).sum()
 
 
 def dropout_least_squares(features: Tensor, targets: Tensor, rate: float) -> Tensor:
@@ -72,20 +71,22 @@ def dropout_least_squares(features: Tensor, targets: Tensor, rate: float) -> Ten
         features: (n, d), targets: (n,), rate: q in [0, 1).
 
     Raises:
-        ModelError: XᵀX is singular and nothing is dropped, or a column of X is zero: the minimiser is not unique.
+        ModelError: XᵀX is singular and nothing is dropped, or a column of X is zero: the minimiser is not unique;
+            or XᵀX overflows.
 
     Example:
         >>> dropout_least_squares(torch.eye(2), torch.tensor([1.0, 2.0]), 0.5)
         tensor([0.5000, 1.0000])
     """
     _check(features, rate, targets=targets)
-    gram = _in_range(features.T @ features)
+    gram = features.T @ features
     factor, info = torch.linalg.cholesky_ex(gram + _odds(rate) * torch.diag(gram.diagonal()))
     if int(info) != 0:
         raise ModelError(
-            f"no unique minimiser at rate {rate:g}: features has a zero column or dependent columns; drop one of them"
+            f"no unique minimiser at rate {rate:g}: features has a zero column or dependent columns (drop one of them) "
+            "or entries too large to be squared (scale them down)"
         )
-    return _in_range(torch.cholesky_solve((features.T @ targets)[:, None], factor)[:, 0])
+    return torch.cholesky_solve((features.T @ targets)[:, None], factor)[:, 0]
 
 
 def expected_penalty(
@@ -122,7 +123,7 @@ def expected_penalty(
     probability = log_bernoulli(kept, 1 - rate).exp().to(features.dtype)
     scale = kept.to(features.dtype) / (1 - rate)
     expected = torch.stack([probability @ cumulant.value(scale @ (row * weights)) for row in features])
-    return _in_range((expected - cumulant.value(features @ weights)).sum())
+    return (expected - cumulant.value(features @ weights)).sum()
 
 
 def quadratic_penalty(features: Tensor, weights: Tensor, rate: float, family: Family) -> Tensor:
@@ -140,7 +141,7 @@ def quadratic_penalty(features: Tensor, weights: Tensor, rate: float, family: Fa
     """
     _check(features, rate, weights=weights)
     curvature = _family(family).curvature(features @ weights)
-    return _in_range(0.5 * _odds(rate) * (weights.square() * (curvature @ features.square())).sum())
+    return 0.5 * _odds(rate) * (weights.square() * (curvature @ features.square())).sum()
 
 
 def _odds(rate: float) -> float:
@@ -159,16 +160,26 @@ def _check(features: Tensor, rate: float, *, targets: Tensor | None = None, weig
     if checked_tensor(features, "features").ndim != 2 or features.numel() == 0:
         raise DataError(f"features has shape {tuple(features.shape)}: expected (n, d), with at least one entry")
     n, dim = features.shape
-    check_table("features", features, (n, dim))
+    _check_table("features", features, (n, dim))
     if targets is not None:
-        check_table("targets", targets, (n,), like=features)
+        _check_table("targets", targets, (n,), like=features)
     if weights is not None:
-        check_table("weights", weights, (dim,), like=features)
+        _check_table("weights", weights, (dim,), like=features)
 
 
-def _in_range(result: Tensor) -> Tensor:
-    """The result, unless finite numbers gave one that is not: it overflowed."""
-    if not bool(result.isfinite().all()):
-        larger = "pass float64 or " if result.dtype == torch.float32 else ""
-        raise DataError(f"the result is beyond the range of {result.dtype}: {larger}scale features and weights down")
-    return result
+def _check_table(name: str, values: Any, shape: tuple[int, ...], like: Tensor | None = None) -> None:
+    """Finite float32 or float64 numbers of exactly this shape, of the dtype and on the device of `like`.
+
+    Raises:
+        DataError: anything else; nothing is broadcast, and no dtype converted.
+    """
+    checked_tensor(values, name)
+    if values.dtype not in (torch.float32, torch.float64):
+        raise DataError(f"{name} is {values.dtype}: expected float32 or float64, {name}.double()")
+    if values.shape != shape:
+        raise DataError(f"{name} has shape {tuple(values.shape)}: expected {shape}")
+    if like is not None and (values.dtype, values.device) != (like.dtype, like.device):
+        raise DataError(
+            f"{name} is {values.dtype} on {values.device}, the features {like.dtype} on {like.device}: convert one"
+        )
+    check_numbers(values, name)

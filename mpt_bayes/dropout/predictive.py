@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count, checked_positive, checked_tensor
-from mpt_bayes.dropout.doors import check_finite, checked_rate
+from mpt_bayes.checks import check_numbers, checked_count, checked_positive, checked_rate, checked_tensor
 from mpt_bayes.dropout.ensemble import SubNetworks
 from mpt_bayes.errors import DataError
 
@@ -93,6 +92,6 @@ def _log_densities(networks: SubNetworks, targets: Tensor, precision: float) -> 
             f"targets has shape {tuple(targets.shape)} and outputs {tuple(networks.outputs.shape)}: expected "
             "(B, C) and (S, B, C)"
         )
-    check_finite(targets, "targets")
+    check_numbers(targets, "targets")
     squared = (targets.to(torch.float64) - networks.outputs.to(torch.float64)).square().sum(-1)
     return -0.5 * precision * squared + 0.5 * targets.shape[1] * math.log(precision / (2 * math.pi))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from mpt_bayes.checks import check_tensors
-from mpt_bayes.dropout.doors import checked_encoder
 from mpt_bayes.dropout.interception import modes_kept
+from mpt_bayes.dropout.modules import checked_encoder
 from mpt_bayes.errors import ArgumentError, DataError, ModelError
 
 

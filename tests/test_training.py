@@ -139,6 +139,18 @@ def test_a_checkpoint_of_another_start_is_refused(tmp_path):
         train(mb.models.GaussianProcess(model), targets[None], settings=settings, checkpoint=path)
 
 
+def test_a_checkpoint_of_another_fixed_noise_is_refused(tmp_path):
+    """It is neither a parameter nor a buffer of the model."""
+    _, _, inputs, targets = process(12)
+    noises = (torch.full_like(targets, noise) for noise in (0.01, 0.5))
+    likelihoods = map(gpytorch.likelihoods.FixedNoiseGaussianLikelihood, noises)
+    first, second = (mb.models.GaussianProcess(Process(inputs, targets, noisy).double()) for noisy in likelihoods)
+    arguments = {"settings": TrainingSettings(epochs=3), "checkpoint": tmp_path / "run.npz"}
+    train(first, targets[None], **arguments)
+    with pytest.raises(ArgumentError, match=r"another training \(starting point\)"):
+        train(second, targets[None], **arguments)
+
+
 def test_files_that_are_no_checkpoint_are_named(tmp_path):
     x, settings = published(60, 4), TrainingSettings(epochs=3)
     good = tmp_path / "good.npz"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mpt_bayes.checks import check_complete, checked_count, checked_positive
-from mpt_bayes.digest import data_digest, tensors_digest
+from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError, DivergedError, ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.numerics.random import Stream, seed_from
@@ -110,7 +110,7 @@ def train(
     digest = data_digest(x)
     identity = {
         "model": repr(model),
-        "starting point": tensors_digest(moving.parameters | moving.fixed),
+        "starting point": moving.digest(),
         "objective": repr(objective),
         "settings": asdict(settings),
         "seed": seed,

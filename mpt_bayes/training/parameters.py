@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mpt_bayes.checks import checked_seed
+from mpt_bayes.digest import tensors_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models import PPCA, FactorAnalysis, GaussianProcess
 from mpt_bayes.models.base import JointModel
@@ -16,14 +17,19 @@ from mpt_bayes.models.base import JointModel
 
 @dataclass(frozen=True)
 class Trainable:
-    """Leaf tensors by name, and the model they stand for at their present values, with gradients.
-
-    `fixed` are the tensors of the model, beside its dimensions, that training does not move.
-    """
+    """Leaf tensors by name, and the model they stand for at their present values, with gradients."""
 
     parameters: dict[str, Tensor]
     build: Callable[[], JointModel]
-    fixed: dict[str, Tensor] = field(default_factory=dict)
+
+    def digest(self) -> str:
+        """What tells one start from another: the parameters, and the moments of a GaussianProcess, which depend on more
+        than its parameters (inputs, a fixed noise)."""
+        model = self.build()
+        if not isinstance(model, GaussianProcess):
+            return tensors_digest(self.parameters)
+        mean, covariance = model.moments()
+        return tensors_digest(self.parameters | {"mean of outputs": mean, "covariance of outputs": covariance})
 
 
 def trainable(model: JointModel) -> Trainable:
@@ -34,7 +40,7 @@ def trainable(model: JointModel) -> Trainable:
     """
     if isinstance(model, GaussianProcess):
         process = model.copied()
-        return Trainable(process.raw_parameters, lambda: process, {"inputs": process.inputs})
+        return Trainable(process.raw_parameters, lambda: process)
     if isinstance(model, PPCA):
         leaves = _leaves(loading=model.loading, log_noise=model.noise_variance.log(), mean=model.mean)
         return Trainable(

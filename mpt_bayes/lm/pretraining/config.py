@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from mpt_bayes.checks import checked_count, checked_positive, checked_seed
-from mpt_bayes.dropout import Corruption
 from mpt_bayes.errors import ArgumentError
 
 CorpusKind = Literal["docstrings", "fasta", "hmm", "pydoc", "table", "text"]
@@ -92,7 +91,11 @@ class MaskConfig:
 
     def __post_init__(self) -> None:
         _check_between(self.drop, "masks.drop", 1)
-        Corruption(1.0, mask=round(1 - self.random - self.keep, 12), random=self.random, keep=self.keep)
+        if not (min(self.random, self.keep) >= 0 and self.random + self.keep <= 1 + 1e-9):
+            raise ArgumentError(
+                f"masks.random and masks.keep are {self.random} and {self.keep}: expected probabilities that sum to at "
+                "most 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,8 @@ class PretrainConfig:
 def _check_between(value: float, name: str, high: float = math.inf) -> None:
     """A finite number from 0 to `high`."""
     if not (0 <= value <= high and math.isfinite(value)):
-        raise ArgumentError(f"{name} is {value!r}: expected a number of 0 or more" + ", at most 1" * (high == 1))
+        expected = "a number of 0 or more" if high == math.inf else f"a number from 0 to {high:g}"
+        raise ArgumentError(f"{name} is {value!r}: expected {expected}")
 
 
 def _read(kind: Any, table: Any, where: str) -> Any:

@@ -18,8 +18,13 @@ from mpt_bayes.checks import checked_count, named
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.masks.subsets import uniform_masks
-from mpt_bayes.models.answers import log_evidence, masked_log_probs, order_curves, order_sums
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, JointModel
+from mpt_bayes.models.checked_calls import (
+    checked_log_marginal_likelihood,
+    checked_masked_log_prob,
+    checked_order_curve,
+    checked_order_totals,
+)
 from mpt_bayes.numerics.random import Stream, seed_from
 
 
@@ -73,7 +78,7 @@ class ExactLML(Objective):
         """Σ_n log p(x_n)."""
         if not isinstance(model, JointModel):
             raise ArgumentError(f"{type(model).__name__} has no log marginal likelihood: use CumulativeScore")
-        return log_evidence(model, x).sum()
+        return checked_log_marginal_likelihood(model, x).sum()
 
     @property
     def estimand(self) -> str:
@@ -107,9 +112,9 @@ class CumulativeScore(Objective):
         batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, stream)
         orders = batch.orders.to(x.device)
         if isinstance(model, HasOrderTotals):
-            return order_sums(model, x, orders, per_row=False).curves.sum() / self.n_orders
+            return checked_order_totals(model, x, orders, per_row=False).curves.sum() / self.n_orders
         if isinstance(model, HasOrderCurve):
-            return order_curves(model, x, orders).sum() / self.n_orders
+            return checked_order_curve(model, x, orders).sum() / self.n_orders
         return _weighted(model, x, batch.masks().hidden.to(x.device), 1 / self.n_orders)
 
     @property
@@ -185,5 +190,5 @@ def _opened(model: ConditionalModel, stream: Stream | torch.Generator) -> Stream
 
 
 def _weighted(model: ConditionalModel, x: Tensor, hidden: Tensor, weight: float) -> Tensor:
-    scores = masked_log_probs(model, x, hidden).sum(2) / hidden.sum(1)
+    scores = checked_masked_log_prob(model, x, hidden).sum(2) / hidden.sum(1)
     return weight * scores.sum()

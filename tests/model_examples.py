@@ -9,7 +9,8 @@ import pyro
 import torch
 
 from mpt_bayes import models
-from mpt_bayes.models.base import ConditionalModel, _Marginal
+from mpt_bayes.models.base import ConditionalModel
+from mpt_bayes.models.marginals import _Marginal
 
 
 def normals(seed, *shape):

@@ -79,7 +79,7 @@ def test_normal_inverse_gamma_equals_the_multivariate_student(rng):
     hidden = all_subsets(5)[1:]
     torch.testing.assert_close(
         model.masked_log_prob(torch.from_numpy(x), hidden),
-        mb.models.base.conditionals_from_marginals(model, torch.from_numpy(x), hidden),
+        mb.models.marginals.conditionals_from_marginals(model, torch.from_numpy(x), hidden),
         atol=1e-10,
         rtol=0,
     )

@@ -15,8 +15,8 @@ from mpt_bayes.estimation.budget import Budget
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks import MaskDesign, RandomOrders
-from mpt_bayes.models.answers import masked_log_probs
 from mpt_bayes.models.base import ConditionalModel
+from mpt_bayes.models.checked_calls import checked_masked_log_prob
 from mpt_bayes.numerics.random import Stream
 from mpt_bayes.progress import spans_of
 
@@ -85,7 +85,8 @@ def evaluator(model: ConditionalModel, x: Tensor, *, most_kept: int) -> Callable
         keep_rows = len(x) * model.dim * n_masks <= most_kept
         parts = []
         for part in spans_of(len(hidden), chunk_length(len(x), model.dim)):
-            log_prob = check_finite(masked_log_probs(model, x, hidden[part].to(x.device))).to("cpu", torch.float64)
+            log_prob = check_finite(checked_masked_log_prob(model, x, hidden[part].to(x.device)))
+            log_prob = log_prob.to("cpu", torch.float64)
             parts.append(log_prob if keep_rows else log_prob.sum(0, keepdim=True))
         return torch.cat(parts, 1)
 

@@ -11,8 +11,8 @@ from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.missing import check_doors, observed_parts
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.masks import OrderBatch, RandomOrders
-from mpt_bayes.models.answers import masked_log_probs
 from mpt_bayes.models.base import ConditionalModel
+from mpt_bayes.models.checked_calls import checked_masked_log_prob
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.progress import spans_of
 from mpt_bayes.results import ChainRule
@@ -75,7 +75,7 @@ def chain_log_probs(model: ConditionalModel, x: Tensor, batch: OrderBatch) -> Te
     revealed_next = batch.orders.flip(1).reshape(-1).to(x.device)
     log_prob = torch.empty(len(x), len(hidden), dtype=torch.float64, device=x.device)
     for span in spans_of(len(hidden), chunk_length(len(x), model.dim)):
-        of_masks = masked_log_probs(model, x, hidden[span])
+        of_masks = checked_masked_log_prob(model, x, hidden[span])
         index = revealed_next[span][None, :, None].expand(len(x), -1, 1)
         log_prob[:, span] = of_masks.gather(2, index)[:, :, 0].to(torch.float64)
     return check_finite(log_prob).reshape(len(x), *batch.orders.shape).flip(2)

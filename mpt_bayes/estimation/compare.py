@@ -12,8 +12,8 @@ from mpt_bayes.estimation.inner import inner_standard_error
 from mpt_bayes.estimation.missing import check_doors, observed_parts
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import MaskDesign
-from mpt_bayes.models.answers import log_evidence
 from mpt_bayes.models.base import ConditionalModel, JointModel
+from mpt_bayes.models.checked_calls import checked_log_marginal_likelihood
 from mpt_bayes.results import Comparison
 
 
@@ -43,7 +43,7 @@ def log_marginal_likelihood(model: JointModel, x: Tensor, *, missing: Missing = 
                 f"{type(model).__name__} is a set of conditionals without a joint distribution, so it has no "
                 "log marginal likelihood: use score_curve or cumulative_score"
             )
-        result[part.rows] = log_evidence(part.model, part.x).to(torch.float64)
+        result[part.rows] = checked_log_marginal_likelihood(part.model, part.x).to(torch.float64)
     return check_finite(result)
 
 

@@ -14,8 +14,8 @@ from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.masks import MaskDesign
-from mpt_bayes.models.answers import masked_log_probs, order_curves, order_sums
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, OrderTotals, is_made_of_draws
+from mpt_bayes.models.checked_calls import checked_masked_log_prob, checked_order_curve, checked_order_totals
 from mpt_bayes.results import Estimate
 
 
@@ -108,7 +108,8 @@ class _Pair(ConditionalModel):
         return self._first.device
 
     def _masked(self, x: Tensor, hidden: Tensor) -> Tensor:
-        return masked_log_probs(self._first, x, hidden) - masked_log_probs(self._second, self._beside(x), hidden)
+        second = checked_masked_log_prob(self._second, self._beside(x), hidden)
+        return checked_masked_log_prob(self._first, x, hidden) - second
 
     def _beside(self, x: Tensor) -> Tensor:
         """The data of the second model."""
@@ -133,7 +134,7 @@ class _OrderDifference(_Pair):
     def order_curve(self, x: Tensor, orders: Tensor) -> Tensor:
         assert isinstance(self._first, HasOrderCurve)
         assert isinstance(self._second, HasOrderCurve)
-        return order_curves(self._first, x, orders) - order_curves(self._second, self._beside(x), orders)
+        return checked_order_curve(self._first, x, orders) - checked_order_curve(self._second, self._beside(x), orders)
 
 
 @final
@@ -147,7 +148,7 @@ class _TotalsDifference(_Pair):
         """The first model's totals less the second's; rows only where both gave them."""
         assert isinstance(self._first, HasOrderTotals)
         assert isinstance(self._second, HasOrderTotals)
-        first = order_sums(self._first, x, orders, per_row=per_row)
-        second = order_sums(self._second, self._beside(x), orders, per_row=per_row)
+        first = checked_order_totals(self._first, x, orders, per_row=per_row)
+        second = checked_order_totals(self._second, self._beside(x), orders, per_row=per_row)
         rows = None if first.per_row is None or second.per_row is None else first.per_row - second.per_row
         return OrderTotals(first.curves - second.curves, rows)

@@ -8,8 +8,8 @@ from torch import Tensor
 from mpt_bayes.estimation.scores import check_finite, chunk_length
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.exhaustive import Exhaustive
-from mpt_bayes.models.answers import exact_curves, marginal_log_probs
 from mpt_bayes.models.base import HasExactCurve, JointModel
+from mpt_bayes.models.checked_calls import checked_exact_curve, checked_marginal_log_prob
 from mpt_bayes.numerics.combinatorics import all_subsets, log_binomial
 from mpt_bayes.progress import spans_of
 
@@ -19,7 +19,7 @@ def subset_log_probs(model: JointModel, x: Tensor) -> Tensor:
     """(N, 2^D) log p(x_A) of every subset A, in the order of `all_subsets`: 2^D marginals, not 2^D·D conditionals."""
     subsets = all_subsets(model.dim).to(x.device)
     chunk = chunk_length(len(x), model.dim)
-    parts = [marginal_log_probs(model, x, subsets[span]) for span in spans_of(len(subsets), chunk)]
+    parts = [checked_marginal_log_prob(model, x, subsets[span]) for span in spans_of(len(subsets), chunk)]
     return check_finite(torch.cat(parts, 1)).to(torch.float64)
 
 
@@ -36,4 +36,4 @@ def tally_exhaustive(model: JointModel, x: Tensor, design: Exhaustive) -> Tally:
 @torch.no_grad()
 def tally_closed_form(model: HasExactCurve, x: Tensor) -> Tally:
     """The exact curve where the average over masks has a closed form; each row counts as one evaluation."""
-    return Tally.exact(check_finite(exact_curves(model, x)).to(torch.float64).cpu(), n_evaluations=len(x))
+    return Tally.exact(check_finite(checked_exact_curve(model, x)).to(torch.float64).cpu(), n_evaluations=len(x))

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from mpt_bayes.checks import Missing, check_infinite, check_width, checked_missing, checked_rows, observed_patterns
 from mpt_bayes.errors import ArgumentError, DataError
-from mpt_bayes.models.answers import checked_dim
-from mpt_bayes.models.base import ConditionalModel, JointModel, restrict
+from mpt_bayes.models.base import ConditionalModel, JointModel
+from mpt_bayes.models.checked_calls import checked_dim
+from mpt_bayes.models.marginals import restrict
 
 
 @dataclass(frozen=True)

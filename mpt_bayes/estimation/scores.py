@@ -8,8 +8,8 @@ from torch import Tensor
 from mpt_bayes.errors import DataError, NotFiniteError
 from mpt_bayes.estimation.tally import Tally
 from mpt_bayes.masks.base import MaskBatch, OrderBatch
-from mpt_bayes.models.answers import masked_log_probs, order_curves, order_sums
 from mpt_bayes.models.base import ConditionalModel, HasOrderCurve, HasOrderTotals, OrderTotals
+from mpt_bayes.models.checked_calls import checked_masked_log_prob, checked_order_curve, checked_order_totals
 from mpt_bayes.progress import spans_of
 
 MEMORY_BUDGET = 2**29
@@ -24,7 +24,7 @@ def mask_scores(model: ConditionalModel, x: Tensor, hidden: Tensor) -> Tensor:
         NotFiniteError: with its row: a hidden value of probability zero, or NaN in the model.
         ModelError: a result of another shape or kind.
     """
-    scores = masked_log_probs(model, x, hidden).sum(2) / hidden.sum(1)
+    scores = checked_masked_log_prob(model, x, hidden).sum(2) / hidden.sum(1)
     return check_finite(scores)
 
 
@@ -74,8 +74,8 @@ def tally_orders(model: HasOrderCurve | HasOrderTotals, x: Tensor, batch: OrderB
 def _order_totals(model: HasOrderCurve | HasOrderTotals, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
     """The model's own sums over rows, or those of its curve of every row."""
     if isinstance(model, HasOrderTotals):
-        return order_sums(model, x, orders, per_row=per_row)
-    curves = check_finite(order_curves(model, x, orders)).to(torch.float64)
+        return checked_order_totals(model, x, orders, per_row=per_row)
+    curves = check_finite(checked_order_curve(model, x, orders)).to(torch.float64)
     return OrderTotals(curves.sum(0), curves.sum(2).mean(1))
 
 

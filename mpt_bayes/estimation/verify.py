@@ -18,8 +18,13 @@ from mpt_bayes.estimation.missing import ObservedPart, check_doors, observed_par
 from mpt_bayes.estimation.scores import check_finite
 from mpt_bayes.masks import Exhaustive, RandomOrders
 from mpt_bayes.masks.subsets import uniform_masks
-from mpt_bayes.models.answers import log_evidence, marginal_log_probs, masked_log_probs
-from mpt_bayes.models.base import ConditionalModel, JointModel, is_made_of_draws, restrict
+from mpt_bayes.models.base import ConditionalModel, JointModel, is_made_of_draws
+from mpt_bayes.models.checked_calls import (
+    checked_log_marginal_likelihood,
+    checked_marginal_log_prob,
+    checked_masked_log_prob,
+)
+from mpt_bayes.models.marginals import restrict
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.results import Check, Verification
 from mpt_bayes.results.verification import Verdict
@@ -142,7 +147,7 @@ class _Trial:
     @cached_property
     def log_probs(self) -> Tensor:
         """(N, P, D) of the drawn masks."""
-        return check_finite(masked_log_probs(self.model, self.x, self.hidden))
+        return check_finite(checked_masked_log_prob(self.model, self.x, self.hidden))
 
     def equal(self, name: str, a: Tensor, b: Tensor, reason: str) -> Check:
         """The check that two tensors agree."""
@@ -178,17 +183,18 @@ def _ratio_of_marginals(trial: _Trial, model: JointModel) -> Check:
     visible = ~trial.hidden
     larger = visible[mask]
     larger[torch.arange(len(mask)), coordinate] = True
-    ratio = marginal_log_probs(model, trial.x, larger) - marginal_log_probs(model, trial.x, visible)[:, mask]
+    of_visible = checked_marginal_log_prob(model, trial.x, visible)
+    ratio = checked_marginal_log_prob(model, trial.x, larger) - of_visible[:, mask]
     conditional = trial.log_probs[:, mask, coordinate]
     return trial.equal("ratio of marginals", conditional, ratio, f"{len(mask)} conditionals in every row")
 
 
 def _identity(trial: _Trial, model: JointModel) -> Check:
-    exact = log_evidence(model, trial.x)
+    exact = checked_log_marginal_likelihood(model, trial.x)
     if model.dim <= EXACT_UP_TO:  # by the conditionals: enumeration through marginals could not see them fail
         batch = Exhaustive().draw(model.dim, trial.stream)
         hidden = batch.hidden.to(trial.x.device)
-        means = masked_log_probs(model, trial.x, hidden).sum(2) / hidden.sum(1)
+        means = checked_masked_log_prob(model, trial.x, hidden).sum(2) / hidden.sum(1)
         total = means @ batch.sampling.log_weight.exp().to(means)
         return trial.equal("identity", total, exact, "every mask taken: largest difference in a row")
     generator = torch.Generator().manual_seed(trial.stream.seed)
@@ -212,20 +218,20 @@ def _normal_equivalent(t: float, degrees_of_freedom: float) -> float:
 def _shares(trial: _Trial, model: JointModel) -> Check:
     generator = torch.Generator().manual_seed(trial.stream.seed)
     shares = attribution(model, trial.x, design=RandomOrders(trial.n_orders), generator=generator)
-    exact = log_evidence(model, trial.x)
+    exact = checked_log_marginal_likelihood(model, trial.x)
     return trial.equal("shares", torch.as_tensor(shares.per_row).to(exact), exact, f"{trial.n_orders} orders, each row")
 
 
 def _relabelling(trial: _Trial, model: JointModel) -> Check:
     order = torch.randperm(model.dim, generator=trial.stream.child("relabelling").generator()).to(trial.x.device)
-    relabelled = masked_log_probs(restrict(model, order), trial.x[:, order], trial.hidden[:, order])
+    relabelled = checked_masked_log_prob(restrict(model, order), trial.x[:, order], trial.hidden[:, order])
     return trial.equal("relabelling", relabelled, trial.log_probs[:, :, order], "one random permutation")
 
 
 def _batching(trial: _Trial) -> Check:
     together = trial.log_probs
-    turned = masked_log_probs(trial.model, trial.x.flip(0), trial.hidden.flip(0)).flip(0, 1)
-    alone = masked_log_probs(trial.model, trial.x[:1], trial.hidden)
+    turned = checked_masked_log_prob(trial.model, trial.x.flip(0), trial.hidden.flip(0)).flip(0, 1)
+    alone = checked_masked_log_prob(trial.model, trial.x[:1], trial.hidden)
     both = torch.cat([turned, alone]), torch.cat([together, together[:1]])
     return trial.equal("batching", *both, "rows and masks reversed, and the first row alone")
 
@@ -241,6 +247,6 @@ def _hidden_values(trial: _Trial) -> Check:
     expected, found = trial.log_probs, []
     for hidden, keep in zip(trial.hidden, kept, strict=True):
         changed = torch.where(hidden & ~keep, trial.x.roll(1, 0), trial.x)
-        found.append(masked_log_probs(trial.model, changed, hidden[None])[:, 0, keep])
+        found.append(checked_masked_log_prob(trial.model, changed, hidden[None])[:, 0, keep])
     pairs = torch.stack(found, 1)[..., 0], expected[:, kept]
     return trial.equal("hidden values", *pairs, f"{len(kept)} masks, hidden values taken from another row")

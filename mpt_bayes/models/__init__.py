@@ -8,7 +8,6 @@ from mpt_bayes.models.base import (
     HasOrderTotals,
     JointModel,
     Restrictable,
-    restrict,
 )
 from mpt_bayes.models.em_settings import EMSettings
 from mpt_bayes.models.emission_families import BernoulliEmission, CategoricalEmission, NormalEmission, PoissonEmission
@@ -30,6 +29,7 @@ from mpt_bayes.models.linear_regression import (
     regression_from_sklearn,
     ridge_regression,
 )
+from mpt_bayes.models.marginals import restrict
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
 from mpt_bayes.models.ppca import PPCA

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_hidden, checked_subsets, checked_tensor
 from mpt_bayes.errors import ModelError
-from mpt_bayes.models.answers import marginal_log_probs, masked_log_probs
-from mpt_bayes.models.base import JointModel, restrict
+from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.checked_calls import checked_marginal_log_prob, checked_masked_log_prob
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.models.inner_error import log_prob_influence, shared_draws_variance, warn_if_poor
+from mpt_bayes.models.marginals import restrict
 
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture
@@ -93,7 +94,7 @@ class ModelMixture(JointModel):
         log_state = self._log_joint(x, ~hidden).log_softmax(0)
         total = torch.full((), -torch.inf, dtype=torch.float64, device=self.device)
         for state, model in zip(log_state, self.components, strict=True):
-            total = torch.logaddexp(total, state[..., None] + masked_log_probs(model, x, hidden))
+            total = torch.logaddexp(total, state[..., None] + checked_masked_log_prob(model, x, hidden))
         return torch.where(hidden, total, 0)
 
     def log_marginal_likelihood(self, x: Tensor) -> Tensor:
@@ -123,7 +124,7 @@ class ModelMixture(JointModel):
         share = weight.to(log_prob) / hidden.sum(1, keepdim=True)
         columns = []
         for state, model in zip(log_state, self.components, strict=True):
-            gain = (masked_log_probs(model, x, hidden) - log_prob).exp()  # 1 where visible
+            gain = (checked_masked_log_prob(model, x, hidden) - log_prob).exp()  # 1 where visible
             columns.append((state.exp() * (gain - 1).sum(2)) @ share)
         return torch.stack(columns, 2).transpose(0, 1)
 
@@ -142,5 +143,5 @@ class ModelMixture(JointModel):
 
     def _log_joint(self, x: Tensor, visible: Tensor) -> Tensor:
         """(K, N, P) log w_k + log p_k(x_R)."""
-        each = torch.stack([marginal_log_probs(model, x, visible) for model in self.components])
+        each = torch.stack([checked_marginal_log_prob(model, x, visible) for model in self.components])
         return self.log_weight[:, None, None] + each

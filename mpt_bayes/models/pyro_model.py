@@ -11,10 +11,11 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_seed, checked_tensor
 from mpt_bayes.errors import ModelError
-from mpt_bayes.models.base import EstimatedConditionals, JointModel, restrict
+from mpt_bayes.models.base import EstimatedConditionals, JointModel
 from mpt_bayes.models.emissions import Emission
 from mpt_bayes.models.grids import QuadratureError
 from mpt_bayes.models.hidden_markov import HiddenMarkov
+from mpt_bayes.models.marginals import restrict
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_data, checked_subsets, checked_tensor
 from mpt_bayes.errors import DataError, ModelError
-from mpt_bayes.models.base import JointModel, conditionals_from_marginals
+from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.marginals import conditionals_from_marginals
 
 
 @final

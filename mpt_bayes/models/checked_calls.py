@@ -6,22 +6,20 @@ A tensor of another shape would be broadcast, one of integers truncated, and a s
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mpt_bayes.errors import ModelError
-
-if TYPE_CHECKING:
-    from mpt_bayes.models.base import (
-        ConditionalModel,
-        HasExactCurve,
-        HasOrderCurve,
-        HasOrderTotals,
-        JointModel,
-        OrderTotals,
-    )
+from mpt_bayes.models.base import (
+    ConditionalModel,
+    HasExactCurve,
+    HasOrderCurve,
+    HasOrderTotals,
+    JointModel,
+    OrderTotals,
+)
 
 
 def checked_dim(model: ConditionalModel, name: str = "model") -> int:
@@ -41,7 +39,7 @@ def checked_dim(model: ConditionalModel, name: str = "model") -> int:
     return number
 
 
-def masked_log_probs(model: ConditionalModel, x: Tensor, hidden: Tensor) -> Tensor:
+def checked_masked_log_prob(model: ConditionalModel, x: Tensor, hidden: Tensor) -> Tensor:
     """(N, P, D) of `masked_log_prob`, 0 where visible, whatever the model leaves there.
 
     Raises:
@@ -52,57 +50,56 @@ def masked_log_probs(model: ConditionalModel, x: Tensor, hidden: Tensor) -> Tens
     return torch.where(hidden, _checked(result, expected, model, "masked_log_prob", x), 0)
 
 
-def log_evidence(model: JointModel, x: Tensor) -> Tensor:
+def checked_log_marginal_likelihood(model: JointModel, x: Tensor) -> Tensor:
     """(N,) of `log_marginal_likelihood`.
 
     Raises:
-        ModelError: as `masked_log_probs`.
+        ModelError: as `checked_masked_log_prob`.
     """
     return _checked(model.log_marginal_likelihood(x), {"rows": len(x)}, model, "log_marginal_likelihood", x)
 
 
-def marginal_log_probs(model: JointModel, x: Tensor, visible: Tensor) -> Tensor:
+def checked_marginal_log_prob(model: JointModel, x: Tensor, visible: Tensor) -> Tensor:
     """(N, P) of `marginal_log_prob`.
 
     Raises:
-        ModelError: as `masked_log_probs`.
+        ModelError: as `checked_masked_log_prob`.
     """
     expected = {"rows": len(x), "subsets": len(visible)}
     return _checked(model.marginal_log_prob(x, visible), expected, model, "marginal_log_prob", x)
 
 
-def order_curves(model: HasOrderCurve, x: Tensor, orders: Tensor) -> Tensor:
+def checked_order_curve(model: HasOrderCurve, x: Tensor, orders: Tensor) -> Tensor:
     """(N, n, D) of `order_curve`.
 
     Raises:
-        ModelError: as `masked_log_probs`.
+        ModelError: as `checked_masked_log_prob`.
     """
     expected = {"rows": len(x), "orders": len(orders), "coordinates": orders.shape[1]}
     return _checked(model.order_curve(x, orders), expected, model, "order_curve", x)
 
 
-def order_sums(model: HasOrderTotals, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
+def checked_order_totals(model: HasOrderTotals, x: Tensor, orders: Tensor, *, per_row: bool) -> OrderTotals:
     """What `order_totals` gives; with each row's total where asked for.
 
     Raises:
-        ModelError: as `masked_log_probs`.
+        ModelError: as `checked_masked_log_prob`.
     """
     result: Any = model.order_totals(x, orders, per_row=per_row)
-    if not (hasattr(result, "curves") and hasattr(result, "per_row")):
+    if not isinstance(result, OrderTotals):
         raise ModelError(f"{_call(model, 'order_totals')} returned {_kind(result)}: expected OrderTotals")
     expected = {"orders": len(orders), "coordinates": orders.shape[1]}
     _checked(result.curves, expected, model, "order_totals", x, " as curves")
     if per_row:
         _checked(result.per_row, {"rows": len(x)}, model, "order_totals", x, " as per_row")
-    checked: OrderTotals = result
-    return checked
+    return result
 
 
-def exact_curves(model: HasExactCurve, x: Tensor) -> Tensor:
+def checked_exact_curve(model: HasExactCurve, x: Tensor) -> Tensor:
     """(N, D) of `exact_curve`.
 
     Raises:
-        ModelError: as `masked_log_probs`.
+        ModelError: as `checked_masked_log_prob`.
     """
     return _checked(model.exact_curve(x), {"rows": len(x), "coordinates": x.shape[1]}, model, "exact_curve", x)
 

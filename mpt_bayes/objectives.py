@@ -31,7 +31,6 @@ from mpt_bayes.numerics.random import Stream, seed_from
 class Objective(ABC):
     """A number to maximise, with gradients to the model's parameters. Total nats over the rows given."""
 
-    @abstractmethod
     def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
         """One draw of the objective: a scalar, differentiable; a function of the stream alone.
 
@@ -44,6 +43,18 @@ class Objective(ABC):
             ArgumentError: no model, or neither a stream nor a generator.
             ModelError: a model whose results have another shape or kind.
         """
+        checked_model(model)
+        if isinstance(stream, torch.Generator):
+            stream = Stream(seed_from(stream))
+        if not isinstance(stream, Stream):
+            raise ArgumentError(
+                f"stream is {stream!r}: pass a torch.Generator().manual_seed(seed), kept from call to call"
+            )
+        return self._value(model, x, stream)
+
+    @abstractmethod
+    def _value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
+        """`value` of a model by the masks of a stream."""
 
     @property
     @abstractmethod
@@ -74,7 +85,7 @@ class ExactLML(Objective):
         -2.6900...
     """
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
+    def _value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
         """Σ_n log p(x_n)."""
         if not isinstance(model, JointModel):
             raise ArgumentError(f"{type(model).__name__} has no log marginal likelihood: use CumulativeScore")
@@ -106,9 +117,8 @@ class CumulativeScore(Objective):
     def __post_init__(self) -> None:
         checked_count(self.n_orders, "n_orders")
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
+    def _value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
         """The mean over orders of Σ_m s(M_m), by the model's own fast path if it has one."""
-        stream = _opened(model, stream)
         batch = masks.RandomOrders(self.n_orders).draw_orders(model.dim, stream)
         orders = batch.orders.to(x.device)
         if isinstance(model, HasOrderTotals):
@@ -140,9 +150,8 @@ class RandomRate(Objective):
     def __post_init__(self) -> None:
         checked_count(self.n_masks, "n_masks")
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
+    def _value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
         """(D / n) Σ s(M)."""
-        stream = _opened(model, stream)
         hidden = masks.UniformSize(self.n_masks).draw(model.dim, stream).hidden.to(x.device)
         return _weighted(model, x, hidden, model.dim / self.n_masks)
 
@@ -168,9 +177,8 @@ class FixedRate(Objective):
     def __post_init__(self) -> None:
         masks.FixedRate(self.rate, self.n_masks)  # its own checks of both
 
-    def value(self, model: ConditionalModel, x: Tensor, stream: Stream | torch.Generator) -> Tensor:
+    def _value(self, model: ConditionalModel, x: Tensor, stream: Stream) -> Tensor:
         """(D / n) Σ s(M), every M of size round(rate · D)."""
-        stream = _opened(model, stream)
         size = masks.FixedRate(self.rate, self.n_masks).size(model.dim)
         hidden = uniform_masks(torch.full((self.n_masks,), size), model.dim, stream).to(x.device)
         return _weighted(model, x, hidden, model.dim / self.n_masks)
@@ -179,14 +187,6 @@ class FixedRate(Objective):
     def estimand(self) -> str:
         """Says that it is biased."""
         return f"D times the masked score at rate {self.rate:g} (biased for the log marginal likelihood)"
-
-
-def _opened(model: ConditionalModel, stream: Stream | torch.Generator) -> Stream:
-    """The stream of the masks, once model and stream are what they should be."""
-    checked_model(model)
-    if isinstance(stream, Stream | torch.Generator):
-        return stream if isinstance(stream, Stream) else Stream(seed_from(stream))
-    raise ArgumentError(f"stream is {stream!r}: pass a torch.Generator().manual_seed(seed), kept from call to call")
 
 
 def _weighted(model: ConditionalModel, x: Tensor, hidden: Tensor, weight: float) -> Tensor:

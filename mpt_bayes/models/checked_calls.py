@@ -1,4 +1,4 @@
-"""What a model answers, checked at the one place where it enters: anybody's subclass may be asked.
+"""Calls of a model's methods, their results checked at the one place where they enter: anybody's subclass may be asked.
 
 A tensor of another shape would be broadcast, one of integers truncated, and a score at a visible coordinate counted.
 """

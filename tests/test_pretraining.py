@@ -350,8 +350,6 @@ def test_a_run_leaves_a_folder_with_everything(tmp_path):
     assert pretraining.pretrain(config(), tmp_path / "run", resume=True).result == run.result
     with pytest.raises(ArgumentError, match=r"model\.width is 16 there and 32 now"):
         pretraining.pretrain(config(model={"width": 32}), tmp_path / "run", resume=True)
-    with pytest.raises(ArgumentError, match=r"is no run but holds some: did you mean .*run\?"):
-        pretraining.load_run(tmp_path)
     (folder.path / "result.json").unlink()
     with pytest.raises(ArgumentError, match="did not go to its end"):
         pretraining.load_run(folder.path)
@@ -375,9 +373,9 @@ def test_a_run_that_diverges_says_so_and_keeps_its_steps(training, words, tmp_pa
 
 
 def test_a_language_holds_out_as_many_as_asked_for_and_none_twice():
-    corpus = pretraining.load_corpus(pretraining.CorpusConfig("hmm", length=16, held_out=5000))
-    few = pretraining.load_corpus(pretraining.CorpusConfig("hmm", length=16, held_out=12))
-    assert len({text.digest for text in corpus.held_out}) > 4990
+    corpus = pretraining.load_corpus(pretraining.CorpusConfig("hmm", length=32, held_out=5000))
+    few = pretraining.load_corpus(pretraining.CorpusConfig("hmm", length=32, held_out=12))
+    assert len({text.digest for text in corpus.held_out}) == 5000
     assert [text.digest for text in corpus.held_out[:12]] == [text.digest for text in few.held_out]
 
 

@@ -60,7 +60,8 @@ def _report(comparisons: list[RunComparison]) -> Group:
     """Two tables, since one would lose its numbers on a terminal of 80 columns: the scores, and what they cost."""
     known = "share" in comparisons[0].row
     scores = number_table("run", "area Σ S(m)", "± SE", "over the first", "± SE", "over untrained", "± SE", title=UNITS)
-    costs = number_table("run", *["share of context", "± SE"] * known, "FLOPs", "weights")
+    share = ("share of context", "± SE") if known else ()
+    costs = number_table("run", *share, "FLOPs", "weights")
     for comparison in comparisons:
         row = comparison.row
         numbers = [f"{row[key]:.3f}" for key in ("area", "area_standard_error")]

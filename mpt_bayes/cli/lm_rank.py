@@ -56,8 +56,8 @@ def _loaded(name: str, source: Path | None) -> tuple[MaskedLM, list[EncodedText]
     elif name == "antibody":
         model = lm.antibody()
         texts = [model.encode(text, row=row) for row, text in enumerate(lm.antibody_sequences().values())]
-    elif folder.unfinished is not None:
-        raise ArgumentError(folder.unfinished)
+    elif folder.why_unfinished is not None:
+        raise ArgumentError(folder.why_unfinished)
     else:
         model = lm.load(name)
     if source is None:

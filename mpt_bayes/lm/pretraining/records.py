@@ -60,8 +60,7 @@ class RunFolder:
         if written.exists():
             if not resume:
                 raise ArgumentError(
-                    f"{self.path} holds a run already: pass resume=True (command line: --resume) to go on with it, or "
-                    "choose another folder"
+                    f"{self.path} holds a run already: pass resume to go on with it, or choose another folder"
                 )
             self.check_config(config)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -125,17 +124,12 @@ class RunFolder:
         return (self.path / "result.json").exists()
 
     @property
-    def unfinished(self) -> str | None:
-        """What this folder holds instead of a finished run, in words; None where it has nothing to do with runs."""
-        if self.finished:
+    def why_unfinished(self) -> str | None:
+        """That the run here did not go to its end, in words; None where it did, or where there is no run."""
+        begun = (self.path / "versions.json").exists()  # any folder of a Hugging Face model has a config.json
+        if self.finished or not begun:
             return None
-        if (self.path / "versions.json").exists():
-            return (
-                f"{self.path} holds a run that did not go to its end: go on with resume=True (command line: lm "
-                "pretrain --resume)"
-            )
-        inside = sorted(str(file.parent) for file in self.path.glob("*/versions.json"))
-        return f"{self.path} is no run but holds some: did you mean {' or '.join(inside)}?" if inside else None
+        return f"{self.path} holds a run that did not go to its end: pretrain it with resume"
 
     def result(self) -> dict[str, Any]:
         """The result of a finished run.
@@ -144,7 +138,7 @@ class RunFolder:
             ArgumentError: no finished run there.
         """
         if not self.finished:
-            raise ArgumentError(self.unfinished or f"there is no finished run in {self.path}")
+            raise ArgumentError(self.why_unfinished or f"there is no finished run in {self.path}")
         return self._read("result.json")
 
     def config(self) -> PretrainConfig:

@@ -11,6 +11,7 @@ import mpt_bayes as mb
 from mpt_bayes import estimation
 from mpt_bayes.errors import ArgumentError, DataError, ModelError
 from mpt_bayes.models import PPCA, Gaussian, GaussianProcess, Mixture, fit_hidden_markov
+from mpt_bayes.numerics.random import Stream
 
 MODEL = Gaussian(torch.zeros(3), torch.eye(3) + 0.5)
 X = torch.tensor(np.random.default_rng(0).normal(size=(12, 3)))
@@ -85,6 +86,14 @@ def test_finite_data_whose_sum_overflows_have_no_bad_entry():
     large[2, 0] = -torch.inf
     with pytest.raises(DataError, match="infinite entry in row 2"):
         model.log_marginal_likelihood(large)
+
+
+def test_streams_check_their_seed_where_they_begin():
+    for seed in ("0", 0.0, None, -1):
+        with pytest.raises(ArgumentError, match=r"seed is .*: expected (an integer|at least 0)"):
+            Stream(seed)
+    mine, numpys = (torch.rand(3, generator=Stream(seed).child("a").generator()) for seed in (3, np.int64(3)))
+    assert torch.equal(mine, numpys)
 
 
 def test_arguments_of_another_kind_are_named():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from mpt_bayes.checks import checked_seed
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.text import EncodedText
@@ -123,7 +122,7 @@ def representation_rank(
         DataError: no texts, or fewer visible tokens than the width of the model.
         ModelError: a module that does not tell its layers.
     """
-    stream = Stream(checked_seed(seed)).child("rank")
+    stream = Stream(seed).child("rank")
     if not texts:
         raise DataError("texts is empty: give at least one")
     kept: list[dict[str, list[Tensor]]] = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mpt_bayes.checks import checked_seed
 from mpt_bayes.errors import ArgumentError
 
 
@@ -18,6 +19,9 @@ class Stream:
     `Stream(seed).child(datum, draw).generator()` gives the same numbers whatever was drawn before it, in whatever
     order, in whichever process: results depend on the seed and the path alone.
 
+    Raises:
+        ArgumentError: a seed that is no integer of at least 0.
+
     Example:
         >>> a = Stream(7).child("row", 3).generator()
         >>> b = Stream(7).child("row").child(3).generator()
@@ -27,6 +31,10 @@ class Stream:
 
     seed: int
     path: tuple[int | str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.path:  # a child has the checked seed of its parent
+            object.__setattr__(self, "seed", checked_seed(self.seed))
 
     def child(self, *keys: int | str) -> Stream:
         """The stream one step (or several) further down the tree."""

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mpt_bayes.checks import checked_seed
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.lm.adapter import MaskedLM
 from mpt_bayes.lm.batches import BatchLimits, Runner, Work, batched
@@ -100,7 +99,7 @@ class HeldOut:
             raise ArgumentError(f"held-out texts have {sorted(dims)} tokens: expected two or more, all of one length")
         self.texts = tuple(texts)
         self.dim = dims.pop()
-        stream = Stream(checked_seed(seed)).child("held out")
+        stream = Stream(seed).child("held out")
         self.hidden = torch.stack([PerSize(1).draw(self.dim, stream.child(text.digest)).hidden for text in self.texts])
 
     @cached_property

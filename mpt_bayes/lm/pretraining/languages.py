@@ -11,7 +11,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_count, checked_seed
+from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import BudgetError
 from mpt_bayes.models import HiddenMarkov, JointTable
 from mpt_bayes.models.base import JointModel
@@ -110,7 +110,7 @@ def table_language(*, letters: int = 3, length: int = 6, seed: int = 0) -> Langu
             f"a table of {letters}^{length} entries is above the budget of {MOST_ENTRIES:,}: use fewer letters, "
             "shorter sequences, or the hidden Markov language"
         )
-    generator = Stream(checked_seed(seed)).child("table").generator()
+    generator = Stream(seed).child("table").generator()
     weights = torch.rand(letters**length, dtype=torch.float64, generator=generator).pow(20)
     joint = JointTable((weights / weights.sum()).reshape((letters,) * length))
     return Language(joint, letters, partial(table_sequences, joint))

@@ -72,7 +72,8 @@ def schema(command):
 
 @pytest.mark.parametrize("command", ["attribution", "compare", "models", "sweep", "verify"])
 def test_json_obeys_the_shipped_schema(command, table, capsys):
-    assert main([command, "gaussian", "--data", table, "--json", "-"]) == 0
+    names = ["gaussian", "ppca:1"] if command == "models" else ["gaussian"]
+    assert main([command, *names, "--data", table, "--json", "-"]) == 0
     jsonschema.Draft202012Validator(schema(command)).validate(json.loads(capsys.readouterr().out))
 
 

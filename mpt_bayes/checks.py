@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Real
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,7 +53,7 @@ def checked_tensor(x: Any, name: str = "x") -> Tensor:
 
 
 def checked_rows(x: Any, name: str = "x") -> Tensor:
-    """A tensor that has rows; the model's own door names every other fault of its shape.
+    """A tensor of at least one dimension, that of its rows.
 
     Raises:
         DataError: as `checked_tensor`, or a single number.
@@ -276,6 +277,30 @@ def check_numbers(values: Tensor, name: str) -> None:
     if values.is_floating_point() and not bool(values.isfinite().all()):
         row = int((~values.isfinite()).nonzero()[0, 0])
         raise DataError(f"{name} has a NaN or infinite entry in row {row}: remove it or mend it")
+
+
+def checked_list(values: Any, name: str, limits: str) -> list[float]:
+    """Rates and fractions from any sequence, array or tensor of numbers; whoever uses an entry checks it.
+
+    Raises:
+        ArgumentError: one number, text, or no sequence at all.
+
+    Example:
+        >>> checked_list(torch.tensor([0.1, 0.5]), "rates", "(0, 1]")
+        [0.1, 0.5]
+    """
+    if isinstance(values, Tensor):
+        values = values.numpy(force=True)
+    if isinstance(values, np.ndarray):
+        # str is the shortest decimal of a number in its own precision: 0.1 in float32 too, not 0.10000000149
+        values = (
+            [float(str(value)) for value in values] if (values.ndim, values.dtype.kind) == (1, "f") else values.tolist()
+        )
+    if isinstance(values, float | int):
+        raise ArgumentError(f"{name} is {values}: expected a list, [{values}]")
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ArgumentError(f"{name} is {values!r}: expected a list of numbers in {limits}, e.g. [0.15, 0.5]")
+    return list(values)
 
 
 def check_result(result: Any, kind: type, taker: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, check_infinite, check_width, checked_missing, checked_rows, observed_patterns
+from mpt_bayes.checks import Missing, check_infinite, check_width, checked_missing, checked_tensor, observed_patterns
 from mpt_bayes.errors import ArgumentError, DataError
 from mpt_bayes.models.base import ConditionalModel, JointModel
 from mpt_bayes.models.checked_calls import checked_dim
@@ -52,10 +52,10 @@ def check_doors(model: Any, x: Any) -> None:
 
     Raises:
         ArgumentError, ModelError: as `checked_model`.
-        DataError: as `checked_rows`, or another number of columns than the model has coordinates.
+        DataError: as `checked_tensor` and `check_width`.
     """
     checked_model(model)
-    check_width(checked_rows(x), model.dim)
+    check_width(checked_tensor(x), model.dim)
 
 
 def observed_parts(model: ConditionalModel, x: Tensor, missing: Missing) -> Iterator[ObservedPart]:

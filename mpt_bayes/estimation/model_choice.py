@@ -8,13 +8,12 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import check_complete, check_width, checked_rows
+from mpt_bayes.checks import check_complete, check_width, checked_list, checked_rows
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import log_marginal_likelihood
 from mpt_bayes.estimation.curve import score_curve
 from mpt_bayes.estimation.inner import inner_error_of_masks, inner_standard_error
-from mpt_bayes.estimation.listed import listed
 from mpt_bayes.estimation.missing import checked_model
 from mpt_bayes.estimation.scores import mask_scores
 from mpt_bayes.masks import FixedRate, MaskDesign
@@ -78,7 +77,7 @@ def compare_models(
     joint = [isinstance(model, JointModel) for model in models.values()]
     if any(joint) and not all(joint):
         raise ArgumentError("some models have a log marginal likelihood and some have none: compare them apart")
-    rates, fractions = listed(rates, "rates", "(0, 1]"), listed(fractions, "fractions", "[0, 1)")
+    rates, fractions = checked_list(rates, "rates", "(0, 1]"), checked_list(fractions, "fractions", "[0, 1)")
     for rate in rates:
         FixedRate(rate, 1)  # its own check, before the work
     for fraction in fractions:

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import Missing, named
+from mpt_bayes.checks import Missing, checked_list, named
 from mpt_bayes.digest import data_digest
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.estimation.compare import known_log_marginal_likelihood
 from mpt_bayes.estimation.curve import cumulative_score
 from mpt_bayes.estimation.inner import inner_standard_error
-from mpt_bayes.estimation.listed import listed
 from mpt_bayes.estimation.missing import check_doors
 from mpt_bayes.estimation.realisation import part_tallies
 from mpt_bayes.masks import Exhaustive, FixedRate, MaskDesign, RandomOrders
@@ -56,7 +55,7 @@ def sweep(
         ([1, 2, 4], True)
     """
     check_doors(model, x)
-    rates = listed(rates, "rates", "(0, 1]")
+    rates = checked_list(rates, "rates", "(0, 1]")
     if not rates:
         raise ArgumentError("rates is empty: give at least one rate in (0, 1]")
     designs = [FixedRate(rate, 1 if n_masks is None else n_masks) for rate in rates]

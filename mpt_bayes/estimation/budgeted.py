@@ -25,10 +25,6 @@ LARGEST_KEPT = 2**26
 """Log-probabilities kept row by row, half a gigabyte of them, with which fits take a few times as much; above it only
 their sums over rows are, and there are no per-row values."""
 
-USUAL_MASKS = 1000
-"""Masks that a budget of time or of a standard error is taken for, where it is decided whether to keep rows at first;
-once more are scored than can be kept, their sums over rows are."""
-
 
 def workload(
     design: MaskDesign | None,
@@ -58,10 +54,8 @@ def workload(
 
 def tally_budget(model: ConditionalModel, x: Tensor, budget: Budget, stream: Stream) -> Tally:
     """The adaptive estimator on a model: the same masks serve every row, control variates are fitted row by row."""
-    masks = budget.n_evaluations or USUAL_MASKS
-    most_kept = LARGEST_KEPT if len(x) * model.dim * masks <= LARGEST_KEPT else 0
     try:
-        tally = adaptive_tally(evaluator(model, x, most_kept=most_kept), model.dim, budget, stream)
+        tally = adaptive_tally(evaluator(model, x, most_kept=LARGEST_KEPT), model.dim, budget, stream)
     except BudgetError as error:
         raise BudgetError(
             f"{error}; n_evaluations counts a mask once a row, {len(x)} times (command line: --budget counts it once)"

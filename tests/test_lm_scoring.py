@@ -246,7 +246,7 @@ def test_shares_sum_to_the_total_and_have_honest_errors():
 
 def test_few_passes_are_warned_of_once_and_noted_where_they_were_too_few():
     lm, other = support.tiny_lm(), support.tiny_lm(seed=1)
-    with pytest.warns(MptBayesWarning, match=r"budget is 15: .* pass budget=16 or more") as warned:
+    with pytest.warns(MptBayesWarning, match=r"budget is 15: .* pass a budget of 16 or more") as warned:
         one, two = mb.lm.score_alike([lm, other], ["the cat sat on the mat", "a b", "a cat on the mat"], budget=15)
     assert len(warned) == 1
     for estimate in (one.total, one[0].total, one[2].total, one.minus(two)):

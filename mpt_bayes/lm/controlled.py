@@ -30,9 +30,10 @@ FEWEST = 16
 
 @dataclass(frozen=True)
 class DesignDraw:
-    """A draw of a mask design, summed plainly."""
+    """A draw of a mask design, summed plainly; `note` goes with its score."""
 
     batch: MaskBatch
+    note: str = ""
 
     @property
     def hidden(self) -> Tensor:
@@ -41,7 +42,7 @@ class DesignDraw:
 
     def reduced(self, digest: str, log_probs: Tensor) -> PieceScore:
         """The score of the text from its (P, D) log-probabilities."""
-        return PieceScore.of(digest, self.batch, log_probs)
+        return PieceScore.of(digest, self.batch, log_probs, self.note)
 
 
 @dataclass(frozen=True)
@@ -131,13 +132,20 @@ class Passes:
         """Whether every mask is taken."""
         return dim < 20 and 2**dim - 1 <= self.number
 
+    @property
+    def note(self) -> str:
+        """Where so few passes give a standard error, but none to be trusted, unless every mask is taken."""
+        if not 1 < self.number < FEWEST:
+            return ""
+        return f"its standard error tends to be too small: {self.number} passes a text, fewer than {FEWEST}"
+
     def draw(self, dim: int, stream: Stream) -> DesignDraw | ControlledDraw:
         """The masks, a function of the stream alone."""
         if self.enumerates(dim):
             return DesignDraw(Exhaustive().draw(dim, stream))
         if self.number < FEWEST:
             few: MaskDesign = StratifiedSizes(self.number) if self.number >= 8 else UniformSize(self.number)
-            return DesignDraw(few.draw(dim, stream))
+            return DesignDraw(few.draw(dim, stream), self.note)
         return ControlledDraw.of(dim, self.number, stream)
 
 

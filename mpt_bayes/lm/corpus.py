@@ -19,13 +19,12 @@ from mpt_bayes.results import Estimate
 
 @dataclass(frozen=True)
 class Label:
-    """What was measured and how, in words; `has_curve` where S(m) is part of it; `note` on the sum over texts."""
+    """What was measured and how, in words; `has_curve` where S(m) is part of it."""
 
     estimand: str
     design: str
     seed: int | None
     has_curve: bool = True
-    note: str = ""
 
 
 def corpus_score(model: MaskedLM, rows: Sequence[Row], scores: dict[str, PieceScore], label: Label) -> CorpusScore:
@@ -42,7 +41,7 @@ def corpus_score(model: MaskedLM, rows: Sequence[Row], scores: dict[str, PieceSc
         results.append(_text_score(row, pieces, label))
     scored = [result for result in results if isinstance(result, TextScore)]
     values = np.array([text.total.value for text in scored])
-    total = pooled(list(groups.values()), values, scored[0].total, estimand=label.estimand, note=label.note)
+    total = pooled(list(groups.values()), values, scored[0].total, estimand=label.estimand)
     return CorpusScore(tuple(results), total, model.name, model.digest)
 
 

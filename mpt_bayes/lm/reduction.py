@@ -30,6 +30,8 @@ class Uncertain(Protocol):
     def degrees_of_freedom(self) -> float: ...
     @property
     def n_evaluations(self) -> int: ...
+    @property
+    def note(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class PieceDifference:
     variance: float
     degrees_of_freedom: float
     n_evaluations: int
+    note: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,7 @@ class PieceScore:
         contributions: (P,) what each mask adds to the total.
         tally: curve, partial sums and variances.
         shares, share_variances: (D,) the tokens' parts of the total.
+        note: what the draw of masks says about the error.
     """
 
     digest: str
@@ -59,15 +63,16 @@ class PieceScore:
     tally: Tally = field(repr=False)
     shares: Tensor = field(repr=False)
     share_variances: Tensor = field(repr=False)
+    note: str = ""
 
     @classmethod
-    def of(cls, digest: str, batch: MaskBatch, log_probs: Tensor) -> PieceScore:
+    def of(cls, digest: str, batch: MaskBatch, log_probs: Tensor, note: str = "") -> PieceScore:
         """From the (P, D) log-probabilities of a drawn design: plain weighted sums."""
         sampling = batch.sampling
         scores = log_probs.sum(1) / sampling.sizes
         contributions = sampling.log_weight.exp() * scores
         tally = Tally.sampled(sampling, scores, contributions.sum()[None], log_probs.shape[1])
-        return cls(digest, sampling, contributions, tally, *token_shares(sampling, log_probs))
+        return cls(digest, sampling, contributions, tally, *token_shares(sampling, log_probs), note)
 
     @property
     def total(self) -> float:
@@ -97,7 +102,8 @@ class PieceScore:
         """The error of the difference of two scores with the same masks."""
         difference = (self.contributions - other.contributions)[:, None]
         variance, quartic = (float(v) for v in stratified_variance(self.sampling, difference))
-        return PieceDifference(self.digest, variance, _degrees_of_freedom(variance, quartic), self.n_evaluations)
+        degrees = _degrees_of_freedom(variance, quartic)
+        return PieceDifference(self.digest, variance, degrees, self.n_evaluations, self.note)
 
 
 def token_shares(sampling: Sampling, log_probs: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,7 +143,9 @@ def pooled(
 ) -> Estimate:
     """The sum over texts. Pieces of one group share text and masks: their errors add before squaring."""
     known = all(not math.isnan(group[0].variance) for group in groups)
-    notes = [note, "" if known else "a standard error needs at least two independent draws a text: raise the budget"]
+    notes = [note, *(group[0].note for group in groups)]
+    if not known:
+        notes.append("a standard error needs at least two independent draws a text: raise the budget")
     variances = [len(group) ** 2 * group[0].variance for group in groups]
     frees = [group[0].degrees_of_freedom for group in groups]
     return Estimate(

@@ -154,7 +154,7 @@ class CorpusScore:
                 unique.setdefault(ours.digest, []).append(ours.minus(theirs))
         differences = np.array([a.total.value - b.total.value for a, b in pairs])
         estimand = f"difference of {self.total.estimand}"
-        return pooled(list(unique.values()), differences, self.total, estimand=estimand, note=self.total.note)
+        return pooled(list(unique.values()), differences, self.total, estimand=estimand)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with a schema version."""

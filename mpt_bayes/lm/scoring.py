@@ -6,7 +6,6 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -140,7 +139,6 @@ def score_alike(
         for row in rows:
             for piece in row.pieces:
                 other.checked(piece, row.row)
-    note = ""
     if target_standard_error is not None:
         chosen = _allocated(models[0], rows, target_standard_error, seed, batch)
         how = f"passes for a standard error of {target_standard_error:g}"
@@ -149,8 +147,8 @@ def score_alike(
     else:
         passes = Passes(checked_count(DEFAULT_BUDGET if budget is None else budget, "budget"))
         chosen, how = _always(passes), f"budget of {passes.number} passes a text"
-        rows, note = _noted_if_few(rows, passes)
-    label = Label(ORDER_AGNOSTIC if prompts is None else f"{ORDER_AGNOSTIC} given the prompt", how, seed, note=note)
+        _warn_if_few(rows, passes)
+    label = Label(ORDER_AGNOSTIC if prompts is None else f"{ORDER_AGNOSTIC} given the prompt", how, seed)
     results = []
     for model in models:
         scores = score_pieces(model, rows, chosen, seed=seed, batch=batch, store=store)
@@ -186,20 +184,14 @@ def score_pieces(
     return {work.text.digest: draws.pop(work.text.digest).reduced(work.text.digest, values) for work, values in done}
 
 
-def _noted_if_few(rows: list[Row], passes: Passes) -> tuple[list[Row], str]:
-    """The rows, and a note for their sum, where so few passes give a standard error, but none to be trusted."""
-    few = {row.row for row in rows if not all(passes.enumerates(piece.dim) for piece in row.pieces)}
-    if not few or not 1 < passes.number < FEWEST:
-        return rows, ""
-    note = f"its standard error tends to be too small: {passes.number} passes a text, fewer than {FEWEST}"
-    warnings.warn(
-        f"budget is {passes.number}: with fewer than {FEWEST} passes a text the standard error tends to be too small, "
-        f"since rare large terms are seldom seen; pass budget={FEWEST} or more (command line: --budget {FEWEST})",
-        MptBayesWarning,
-        stacklevel=4,
-    )
-    notes = {row.row: "; ".join(filter(None, (row.note, note * (row.row in few)))) for row in rows}
-    return [replace(row, note=notes[row.row]) for row in rows], note
+def _warn_if_few(rows: Sequence[Row], passes: Passes) -> None:
+    if passes.note and not all(passes.enumerates(piece.dim) for row in rows for piece in row.pieces):
+        warnings.warn(
+            f"budget is {passes.number}: with fewer than {FEWEST} passes a text the standard error tends to be too "
+            f"small, since rare large terms are seldom seen; pass a budget of {FEWEST} or more",
+            MptBayesWarning,
+            stacklevel=4,
+        )
 
 
 def _always(choice: Choice) -> Callable[[EncodedText], Choice]:

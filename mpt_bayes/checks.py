@@ -129,11 +129,11 @@ def checked_table(x: Tensor) -> Tensor:
     return checked_data(x, x.shape[-1] if x.ndim else 0, dtype=torch.float64, device=x.device)
 
 
-def check_infinite(x: Tensor) -> None:
+def check_infinite(x: Tensor, name: str = "x") -> None:
     """Infinite entries are never missing ones: an error that names the first row."""
     infinite = x.isinf().any(1)
     if bool(infinite.any()):
-        raise DataError(f"x has an infinite entry in row {int(infinite.nonzero()[0])}: remove it or mend it")
+        raise DataError(f"{name} has an infinite entry in row {int(infinite.nonzero()[0])}: remove it or mend it")
 
 
 def check_complete(x: Tensor, work: str, name: str = "x") -> None:

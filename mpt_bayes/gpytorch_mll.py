@@ -10,8 +10,8 @@ from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNorm
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from torch import Tensor
 
-from mpt_bayes.checks import checked_tensor
-from mpt_bayes.errors import DataError, ModelError
+from mpt_bayes.checks import check_complete, check_infinite, checked_tensor
+from mpt_bayes.errors import DataError, DivergedError, ModelError
 from mpt_bayes.models.gaussian import Gaussian
 from mpt_bayes.numerics.random import Stream, seed_from
 from mpt_bayes.objectives import CumulativeScore, Objective, checked_objective
@@ -35,8 +35,8 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
     Raises:
         ArgumentError: no objective (a mask design, say).
         ModelError: a non-Gaussian likelihood, an approximate GP, batch or multitask outputs.
-        DataError: targets that are no tensor, have missing or infinite entries or another shape; a value beyond the
-            range of the output's dtype.
+        DataError: targets that are no tensor, have missing or infinite entries or another shape.
+        DivergedError: a value that is no number, or beyond the range of the output's dtype.
 
     Example:
         >>> likelihood = gpytorch.likelihoods.GaussianLikelihood()
@@ -80,9 +80,10 @@ class MaskedPredictionMLL(gpytorch.mlls.MarginalLogLikelihood):  # type: ignore[
         value = self.objective.value(joint, target[None].to(torch.float64), self._stream.child(self._calls))
         result = ((value + self._other_terms()) / len(target)).to(function_dist.mean.dtype)
         if not bool(result.isfinite()):
-            raise DataError(
+            raise DivergedError(
                 f"the objective is {float(result.detach())} in {str(result.dtype).removeprefix('torch.')}: scale the "
-                "targets, lower the learning rate or mend the hyper-parameters"
+                "targets, lower the learning rate or mend the hyper-parameters",
+                (),
             )
         return result
 
@@ -109,11 +110,5 @@ def _check_targets(output: MultivariateNormal, target: Any) -> None:
             f"targets have shape {tuple(target.shape)} and the model's output {tuple(output.mean.shape)}: expected "
             "(n,) for both"
         )
-    missing, infinite = target.isnan(), target.isinf()
-    if bool(missing.any()):
-        raise DataError(
-            f"target {int(missing.nonzero()[0])} is missing (NaN): leave it and its input out, or fit by exact "
-            "evidence, GaussianProcess(model).fit(missing='marginalise')"
-        )
-    if bool(infinite.any()):
-        raise DataError(f"target {int(infinite.nonzero()[0])} is infinite: mend it, or leave it and its input out")
+    check_complete(target[:, None], "MaskedPredictionMLL", "target")
+    check_infinite(target[:, None], "target")

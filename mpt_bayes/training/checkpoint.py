@@ -69,13 +69,17 @@ def load(
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """`meta` and the arrays of a checkpoint, all of them read."""
+    refusal = ArgumentError(
+        f"{path} is no checkpoint of a training, or a damaged one: name another file, or remove it to start afresh"
+    )
+    if not zipfile.is_zipfile(path):
+        raise refusal
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         meta: dict[str, Any] = json.loads(str(arrays.pop("meta")))
-        meta["history"]  # what only a checkpoint has
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError, AttributeError) as fault:
-        raise ArgumentError(
-            f"{path} is no checkpoint of a training, or a damaged one: name another file, or remove it to start afresh"
-        ) from fault
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError) as fault:
+        raise refusal from fault
+    if not {"history", "model"} <= set(meta):
+        raise refusal
     return meta, arrays

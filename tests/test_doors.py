@@ -12,26 +12,8 @@ from mpt_bayes import estimation
 from mpt_bayes.errors import ArgumentError, DataError, ModelError
 from mpt_bayes.models import PPCA, Gaussian, GaussianProcess, Mixture, fit_hidden_markov
 from mpt_bayes.numerics.random import Stream
+from tests.estimators import ESTIMATORS, MODEL, X
 
-MODEL = Gaussian(torch.zeros(3), torch.eye(3) + 0.5)
-X = torch.tensor(np.random.default_rng(0).normal(size=(12, 3)))
-
-
-ESTIMATORS = {
-    "attribution": mb.attribution,
-    "chain_rule": mb.chain_rule,
-    "compare": mb.compare,
-    "compare_models": lambda model, x: mb.compare_models({"it": model}, x),
-    "convergence": mb.convergence,
-    "cumulative_score": mb.cumulative_score,
-    "log_marginal_likelihood": mb.log_marginal_likelihood,
-    "masked_score": lambda model, x: mb.masked_score(model, x, rate=0.5),
-    "plan": mb.plan,
-    "score_curve": mb.score_curve,
-    "score_difference": lambda model, x: mb.score_difference(MODEL, model, x),
-    "sweep": lambda model, x: mb.sweep(model, x, [0.5]),
-    "verify": mb.verify,
-}
 every_estimator = pytest.mark.parametrize("estimate", ESTIMATORS.values(), ids=ESTIMATORS)
 
 

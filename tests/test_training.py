@@ -1,7 +1,5 @@
 """Objectives are unbiased where they say so, and training by them reaches the maximum likelihood."""
 
-from pathlib import Path
-
 import gpytorch
 import numpy as np
 import pytest
@@ -302,13 +300,3 @@ def test_objectives_take_a_generator_that_moves_on():
         for wrong in (None, 3):
             with pytest.raises(ArgumentError, match=rf"stream is {wrong}: pass a torch.Generator"):
                 objective.value(model, x, wrong)
-
-
-def test_the_loop_of_the_page_raises_the_evidence():
-    x = published(60, 13)
-    text = (Path(__file__).parents[1] / "docs" / "gaussian_engine.md").read_text()
-    (block,) = (part.split("```")[0] for part in text.split("```python\n") if "own = mb.models" in part)
-    names = {"torch": torch, "mb": mb, "x": x, "CumulativeScore": CumulativeScore}
-    exec(compile(block, "docs/gaussian_engine.md", "exec"), names)
-    start = mb.models.Gaussian(torch.zeros(13), 1.1 * torch.eye(13)).log_marginal_likelihood(x)
-    assert names["own"].log_marginal_likelihood(x).mean().item() > start.mean().item() + 0.5

@@ -1,4 +1,4 @@
-"""The page docs/beyond_gaussians.md, run block by block: each prints what the page shows."""
+"""Pages of docs, run block by block: each prints what the page shows."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-PAGE = Path(__file__).parent.parent / "docs" / "beyond_gaussians.md"
+DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.DOTALL)
 
 
@@ -19,9 +19,10 @@ def restored_dtype():
 
 
 @pytest.mark.usefixtures("restored_dtype")
-def test_every_block_prints_what_is_shown():
-    blocks = BLOCK.findall(PAGE.read_text())
-    assert len(blocks) >= 14
+@pytest.mark.parametrize(("page", "least"), [("beyond_gaussians.md", 14), ("gaussian_engine.md", 3)])
+def test_every_block_prints_what_is_shown(page, least):
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert len(blocks) >= least
     namespace = {}
     for code, shown in blocks:
         printed = io.StringIO()

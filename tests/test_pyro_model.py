@@ -327,3 +327,26 @@ def test_too_many_states_say_what_to_do():
 
     with pytest.raises(mb.errors.ModelError, match=r"262144 combinations.*DiscreteHMM"):
         mb.models.PyroModel(program, torch.zeros(9))
+
+
+@pytest.mark.parametrize(
+    ("mean", "scale", "value"),
+    [
+        (lambda z: z.clamp(-2, 2), lambda z: torch.tensor(0.2), 1.5),
+        (lambda z: z + 4 * (z - 2.5).relu(), lambda z: torch.tensor(0.5), 8.0),
+        (lambda z: torch.nn.functional.leaky_relu(0.7 * z + 3), lambda z: torch.tensor(0.5), -2.0),
+        (lambda z: z, lambda z: 1 + (z - 2).relu(), 3.0),
+    ],
+)
+def test_a_mean_or_scale_that_bends_far_out_is_not_taken_for_affine(mean, scale, value):
+    def program(x):
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.sample("x", dist.Normal(mean(z), scale(z)).expand([1]).to_event(1), obs=x)
+
+    x = torch.tensor([[value]])
+    model = mb.models.PyroModel(program, x[0], n_nodes=800)
+    assert "exact" not in repr(model)
+    z = torch.linspace(-12, 12, 400_001)
+    log_joint = dist.Normal(mean(z), scale(z)).log_prob(x[0]) + dist.Normal(0.0, 1.0).log_prob(z)
+    expected = log_joint.logsumexp(0) + math.log(24 / 400_000)
+    assert float(model.log_marginal_likelihood(x)) == pytest.approx(float(expected), abs=2e-4)

@@ -24,6 +24,7 @@ from mpt_bayes.models.base import (
     HasOrderCurve,
     HasOrderTotals,
     JointModel,
+    OnGrid,
     is_made_of_draws,
 )
 from mpt_bayes.numerics.random import Stream
@@ -68,6 +69,8 @@ def part_tallies(
 def _part_tally(part: ObservedPart, design: MaskDesign | Budget, stream: Stream, *, per_row: bool) -> Tally:
     """The design on data without missing entries, by the shortest exact way the model offers."""
     model, x = part.model, part.x
+    if isinstance(model, OnGrid):
+        model.warn_of_grid(x)
     if isinstance(design, Budget):
         if is_made_of_draws(model):
             raise ArgumentError("a model made of draws needs a design, which carries its inner error: pass design=")

@@ -135,6 +135,14 @@ def is_made_of_draws(model: ConditionalModel) -> TypeGuard[EstimatedConditionals
 
 
 @runtime_checkable
+class OnGrid(Protocol):
+    """A model whose latents are summed on a grid, which may not serve the posteriors of some data."""
+
+    def warn_of_grid(self, x: Tensor) -> None:
+        """An MptBayesWarning that names a row and what to pass; the same finding on the same data is told once."""
+
+
+@runtime_checkable
 class Restrictable(Protocol):
     """A joint model whose marginal over some coordinates is a model of the same kind."""
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mpt_bayes.checks import checked_count
 from mpt_bayes.errors import ArgumentError, ModelError
+from mpt_bayes.models.grid_watch import GridWatch
 
 Rule = Literal["trapezoid", "gauss-hermite"]
 
@@ -49,13 +50,22 @@ class Grid:
         if not abs(mass - 1) <= MASS_TOLERANCE:
             raise ModelError(f"the grid carries prior mass {mass:.3g}, not 1: take more nodes or a wider grid")
 
+    def product_shape(self) -> tuple[int, ...] | None:
+        """Nodes of each dimension where this is a product grid, the last fastest; None where it is not."""
+        sides = [column.unique() for column in self.nodes.T]
+        shape = tuple(len(side) for side in sides)
+        if math.prod(shape) != len(self.nodes) or min(shape) < 2:
+            return None
+        product = torch.cartesian_prod(*sides).reshape(-1, len(sides))
+        return shape if torch.equal(product, self.nodes) else None
+
 
 @dataclass(frozen=True)
 class QuadratureError:
     """How far log p(x) on a model's grid is from that on a finer one; which finer one, its `quadrature_error` says.
 
     Attributes:
-        per_row: (N,) absolute differences, nats.
+        per_row: (N,) absolute differences, nats; infinite where the finer grid, too, ends where the posterior is.
         mean: of the signed differences, the error of the log marginal likelihood per datum.
         largest: of the absolute differences.
         n_nodes, finer: states summed over on the grid and on the finer one: its nodes in all.
@@ -68,8 +78,11 @@ class QuadratureError:
     finer: int
 
     @classmethod
-    def of(cls, signed: Tensor, n_nodes: int, finer: int) -> Self:
-        """From the (N,) log p(x) on the grid less that on the finer one."""
+    def of(cls, signed: Tensor, n_nodes: int, finer: int, *watches: GridWatch | None) -> Self:
+        """From the (N,) log p(x) on the grid less that on the finer one, which `watches` have looked at."""
+        for watch in watches:
+            if watch is not None and watch.last is not None:  # two grids that both end too early agree and are wrong
+                signed = torch.where(watch.last.beyond_edge(), torch.inf, signed)
         return cls(signed.abs(), float(signed.mean()), float(signed.abs().max()), n_nodes, finer)
 
     def __repr__(self) -> str:

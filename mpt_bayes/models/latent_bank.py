@@ -12,6 +12,7 @@ from torch import Tensor
 from mpt_bayes.checks import checked_data, checked_hidden, checked_subsets
 from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models.base import JointModel
+from mpt_bayes.models.grid_watch import GridFit, GridWatch
 from mpt_bayes.models.latent_terms import LatentTerms
 
 _WORKING_BYTES = 2**27
@@ -46,6 +47,9 @@ class LatentBank(JointModel):
     with continuous latents is a separate, reported error.
     """
 
+    watch: GridWatch | None = None
+    """Of the grid that the states are, if they are one: `log_marginal_likelihood` warns where it does not serve."""
+
     @property
     @abstractmethod
     def n_states(self) -> int:
@@ -76,7 +80,17 @@ class LatentBank(JointModel):
 
     def log_marginal_likelihood(self, x: Tensor) -> Tensor:
         """(N,) log p(x_n) of the bank."""
-        return self.marginal_log_prob(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]
+        everything = torch.ones(1, self.dim, dtype=torch.bool, device=self.device)
+        parts, fits, terms_of = [], [], self.latent_terms()
+        for block in self.blocks(x, 1):
+            log_weight, terms = terms_of(block)
+            log_joint = log_weight + terms.subset_sums(everything)[:, 0]
+            parts.append(log_joint.logsumexp(1))
+            if self.watch is not None and not log_joint.requires_grad:  # training looks at its progress elsewhere
+                fits.append(GridFit.of(log_joint, self.watch.shape))
+        if self.watch is not None and fits:
+            self.watch.look(x, GridFit.joined(fits))
+        return torch.cat(parts)
 
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log p(x_visible) of the bank."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from mpt_bayes.errors import ModelError
 from mpt_bayes.models.emission_families import BernoulliEmission, NormalEmission
 from mpt_bayes.models.emissions import Emission
+from mpt_bayes.models.grid_watch import GridWatch
 from mpt_bayes.models.grids import Grid, QuadratureError, Rule, prior_grid
 from mpt_bayes.models.latent_bank import LatentBank, LatentTermsOf, checked_decoder
 
@@ -42,6 +43,10 @@ class LatentQuadrature(LatentBank):
     Raises:
         ArgumentError: a decoder that cannot be called.
         ModelError: a grid that misses prior mass, or of more than 2^20 nodes.
+
+    Warns:
+        MptBayesWarning: from `log_marginal_likelihood` and the estimators, on a grid that ends where the posterior of
+            a row is, or is too coarse for it; not where gradients are taken, and not on a grid that is no product.
 
     Example:
         >>> model = LatentQuadrature.bernoulli(torch.nn.Linear(1, 4).double(), latent_dim=1)
@@ -81,6 +86,12 @@ class LatentQuadrature(LatentBank):
         if probe.n_states != 1:
             raise ModelError(f"the decoder gave {probe.n_states} states for one latent value: expected one each")
         self._dim, self._is_tabled = probe.dim, probe.is_tabled
+        shape = grid.product_shape()
+        if shape is not None:
+            names = ("the latent",) if len(shape) == 1 else tuple(f"latent {k}" for k in range(len(shape)))
+            wider = f"raise half_width and n_nodes together (now {max(shape)} nodes a side)"
+            finer = f"raise n_nodes (now {max(shape)} a side), or use an ImportanceBank with an encoder"
+            self.watch = GridWatch(shape, names, wider, finer)
 
     @classmethod
     def bernoulli(cls, logits: Callable[[Tensor], Tensor], latent_dim: int, **options: object) -> Self:
@@ -150,15 +161,24 @@ class LatentQuadrature(LatentBank):
             dtype=self.dtype,
             device=self.device,
         )
-        model._finer = self._finer
+        model._finer, model.watch = self._finer, self.watch
         return model
+
+    def warn_of_grid(self, x: Tensor) -> None:
+        """A warning where the grid ends where a posterior is, or is too coarse for it; computes log p(x)."""
+        self.log_marginal_likelihood(x)
 
     @torch.no_grad()
     def quadrature_error(self, x: Tensor, finer: Grid | None = None) -> QuadratureError:
-        """log p(x) of this grid against a finer one: by default twice the nodes a side, half as wide again."""
+        """log p(x) of this grid against a finer one: by default twice the nodes a side, half as wide again.
+
+        Infinite for rows whose posterior is beyond that grid too.
+        """
         if finer is None:
             n_nodes, rule, half_width = self._finer
             finer = prior_grid(self.nodes.shape[1], n_nodes, rule, half_width)
         other = type(self)(self.decoder, finer.nodes.shape[1], grid=finer, dtype=self.dtype, device=self.device)
+        if other.watch is not None:
+            other.watch.is_silent = True
         signed = self.log_marginal_likelihood(x) - other.log_marginal_likelihood(x)
-        return QuadratureError.of(signed, self.n_states, other.n_states)
+        return QuadratureError.of(signed, self.n_states, other.n_states, other.watch)

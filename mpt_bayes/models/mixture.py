@@ -192,7 +192,9 @@ class Mixture(LatentBank):
 
     def restrict(self, keep: Tensor) -> Self:
         """The mixture of coordinates `keep`."""
-        return type(self)(self.weights, self.emission.restrict(keep), draws=self._draws)
+        part = type(self)(self.weights, self.emission.restrict(keep), draws=self._draws)
+        part.watch = self.watch
+        return part
 
     @property
     def is_estimated(self) -> bool:

@@ -13,6 +13,7 @@ from mpt_bayes.errors import ModelError
 from mpt_bayes.models.base import JointModel
 from mpt_bayes.models.checked_calls import checked_marginal_log_prob, checked_masked_log_prob
 from mpt_bayes.models.gaussian import Gaussian
+from mpt_bayes.models.grid_watch import GridFit, GridWatch
 from mpt_bayes.models.inner_error import log_prob_influence, shared_draws_variance, warn_if_poor
 from mpt_bayes.models.marginals import restrict
 
@@ -42,6 +43,9 @@ class ModelMixture(JointModel):
         >>> ModelMixture(torch.tensor([0.5, 0.5]), parts).log_marginal_likelihood(torch.zeros(1, 2))
         tensor([-2.8379], dtype=torch.float64)
     """
+
+    watch: GridWatch | None = None
+    """Of the grid that the components are, if they are one: `log_marginal_likelihood` warns where it does not serve."""
 
     def __init__(self, weights: Tensor, components: Sequence[JointModel], *, draws: Tensor | None = None) -> None:
         checked_tensor(weights, "weights")
@@ -99,7 +103,10 @@ class ModelMixture(JointModel):
 
     def log_marginal_likelihood(self, x: Tensor) -> Tensor:
         """(N,) log p(x_n)."""
-        return self.marginal_log_prob(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]
+        log_joint = self._log_joint(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, :, 0]
+        if self.watch is not None and not log_joint.requires_grad:
+            self.watch.look(x, GridFit.of(log_joint.T, self.watch.shape))
+        return log_joint.logsumexp(0)
 
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log p(x_visible)."""
@@ -108,9 +115,10 @@ class ModelMixture(JointModel):
 
     def restrict(self, keep: Tensor) -> Self:
         """The mixture of the components' marginals."""
-        return type(self)(
-            self.log_weight.exp(), [restrict(model, keep) for model in self.components], draws=self._draws
-        )
+        components = [restrict(model, keep) for model in self.components]
+        part = type(self)(self.log_weight.exp(), components, draws=self._draws)
+        part.watch = self.watch
+        return part
 
     def state_probabilities(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P, K) probabilities of the components given x_visible."""

@@ -12,7 +12,10 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Independen
 from mpt_bayes.errors import DataError, ModelError
 from mpt_bayes.models.emission_families import BernoulliEmission, CategoricalEmission, NormalEmission, PoissonEmission
 from mpt_bayes.models.emissions import Emission
+from mpt_bayes.models.grid_watch import GridFit
 from mpt_bayes.models.latent_terms import DenseTerms, LatentTerms
+
+_WORKING_NUMBERS = 2**23
 
 
 def emission_of(distribution: Distribution) -> Emission:
@@ -148,10 +151,14 @@ class LocalMixtureEmission(Emission):
     Args:
         log_weight: (K, C, D).
         emission: of K·C states, c fastest.
+        shape: values of each such latent, C in all, the last fastest.
+        on_grid: which of the latents are on a grid.
     """
 
-    def __init__(self, log_weight: Tensor, emission: Emission) -> None:
-        self._log_weight, self._emission = log_weight, emission
+    def __init__(
+        self, log_weight: Tensor, emission: Emission, shape: tuple[int, ...], on_grid: tuple[bool, ...]
+    ) -> None:
+        self._log_weight, self._emission, self._shape, self._on_grid = log_weight, emission, shape, on_grid
 
     @property
     def parameter(self) -> Tensor:
@@ -165,8 +172,33 @@ class LocalMixtureEmission(Emission):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """(N, K, D)."""
-        each = self._emission.log_prob(x).reshape(len(x), *self._log_weight.shape)
-        return (each + self._log_weight).logsumexp(2)
+        return self._log_joint(x).logsumexp(2)
+
+    def _log_joint(self, x: Tensor) -> Tensor:
+        """(N, K, C, D)."""
+        return self._emission.log_prob(x).reshape(len(x), *self._log_weight.shape) + self._log_weight
+
+    def fit(self, x: Tensor, log_state: Tensor) -> GridFit:
+        """How the posteriors of the latents on a grid lie on it, at the worst coordinate of each row.
+
+        Args:
+            x: (N, D).
+            log_state: (K,) prior log-probabilities of the states, over which the fit is averaged a posteriori.
+        """
+        length = max(1, _WORKING_NUMBERS // self._log_weight.numel())
+        return GridFit.joined([self._fit_of(block, log_state) for block in x.split(length)])
+
+    def _fit_of(self, x: Tensor, log_state: Tensor) -> GridFit:
+        log_joint = self._log_joint(x)
+        n, k, _, d = log_joint.shape
+        state = (log_joint.logsumexp(2).sum(2) + log_state).softmax(1)[..., None, None]
+        axes = [axis for axis, is_on in enumerate(self._on_grid) if is_on]
+        others = [axis for axis in range(len(self._shape)) if axis not in axes]
+        apart = log_joint.transpose(2, 3).reshape(n * k * d, *self._shape)
+        ordered = apart.permute(0, *(1 + axis for axis in others + axes)).flatten(1)
+        fit = GridFit.of(ordered, tuple(self._shape[axis] for axis in axes))
+        edge, overlap = ((state * part.reshape(n, k, d, -1)).sum(1) for part in (fit.edge, fit.overlap))
+        return GridFit(edge.amax(1), overlap.amin(1))
 
     def terms(self, x: Tensor) -> LatentTerms:
         """The (N, K, D) array."""
@@ -174,4 +206,4 @@ class LocalMixtureEmission(Emission):
 
     def restrict(self, keep: Tensor) -> Self:
         """Coordinates `keep`."""
-        return type(self)(self._log_weight[..., keep], self._emission.restrict(keep))
+        return type(self)(self._log_weight[..., keep], self._emission.restrict(keep), self._shape, self._on_grid)

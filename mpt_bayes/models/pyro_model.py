@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, Self, final
 import torch
 from torch import Tensor
 
-from mpt_bayes.checks import checked_seed, checked_tensor
-from mpt_bayes.errors import ModelError
+from mpt_bayes.checks import checked_count, checked_positive, checked_seed, named
+from mpt_bayes.errors import ArgumentError
 from mpt_bayes.models.base import EstimatedConditionals, JointModel
-from mpt_bayes.models.emissions import Emission
+from mpt_bayes.models.grid_watch import GridFit, GridWatch
 from mpt_bayes.models.grids import QuadratureError
-from mpt_bayes.models.hidden_markov import HiddenMarkov
 from mpt_bayes.models.marginals import restrict
 from mpt_bayes.models.mixture import Mixture
 from mpt_bayes.models.model_mixture import ModelMixture
 
 if TYPE_CHECKING:
-    from mpt_bayes.models.pyro_program import Latent, Program
-    from mpt_bayes.models.pyro_states import State
+    from mpt_bayes.models.pyro_program import Latent
 
 _NO_POSTERIOR: Mapping[str, Tensor] = {}
 
@@ -33,8 +31,9 @@ class PyroModel(JointModel):
     What is done with each latent is found by running the program: discrete ones are enumerated exactly; normal ones
     that enter the mean of normal data affinely are integrated exactly (autoregressions and multivariate normal data
     too); latents in the plate of the coordinates are summed out at each coordinate; up to three other continuous
-    dimensions go on a grid (`quadrature_error` gives its error); more, or sites that can only be sampled, become an
-    importance bank with inner standard errors, from `guide` where one is given. A DiscreteHMM site is recognised.
+    dimensions go on a grid (`quadrature_error` gives its error, and a grid that ends where the posterior of a row is,
+    or is too coarse for it, is warned of); more, or sites that can only be sampled, become an importance bank with
+    inner standard errors, from `guide` where one is given. A DiscreteHMM site is recognised.
     Parameters are those in Pyro's store now (fitted by SVI, say): build the model again after they change.
 
     Args:
@@ -43,19 +42,22 @@ class PyroModel(JointModel):
         example: (D,) an admissible datum, in the dtype the program takes.
         observed: the site of the coordinates, or the names of several, in order.
         rows: name of the plate of independent rows, if the program has one.
-        posterior: draws (S, ...) of sites (NUTS samples), in place of their prior: the posterior predictive.
-        guide: of the other continuous latents: any guide with their sites, or an AutoContinuous; see
-            `mpt_bayes.models.pyro_guides.fit_guide`.
-        n_nodes: of the grid, a side: 128, 40 and 16 by default in 1, 2 and 3 dimensions.
+        posterior: draws (S, ...) of sites (NUTS samples), in place of their prior: the posterior predictive. S ≥ 2.
+        guide: of the continuous latents that are not integrated exactly: a guide with their sites, or an
+            AutoContinuous; see `mpt_bayes.models.pyro_guides.fit_guide`.
+        n_nodes: of the grid, a side: 176, 40 and 16 by default in 1, 2 and 3 dimensions.
+        half_width: of the grid, in prior standard deviations: 8, 6 and 6 by default.
         n_samples: draws where no grid is possible.
         seed: of the draws.
 
     Raises:
-        ArgumentError: a program that is no function of one datum.
-        DataError: an example, or posterior draws, that are no tensor; an example of another shape than (D,), or with
-            missing entries.
-        ModelError: no such site or plate, a plate of rows not named, rows that depend on each other, coordinates
-            that depend on each other in a way this bridge cannot integrate, or too many states; each says what to do.
+        ArgumentError: a program that is no function of one datum; draws or a guide of other sites than the program's
+            latents; fewer than two draws.
+        DataError: an example, or posterior draws, that are no tensor, not finite, of another shape, or outside the
+            support of their site.
+        ModelError: a site that is no density of its value (factor, scale, mask), other observed data, random numbers
+            outside sample sites; no such site or plate, a plate of rows not named, rows that depend on each other,
+            coordinates that depend on each other in a way this bridge cannot integrate, or too many states.
 
     Example:
         >>> import pyro, pyro.distributions as dist
@@ -77,33 +79,42 @@ class PyroModel(JointModel):
         posterior: Mapping[str, Tensor] = _NO_POSTERIOR,
         guide: Callable[..., Any] | None = None,
         n_nodes: int | None = None,
+        half_width: float | None = None,
         n_samples: int = 1000,
         seed: int = 0,
     ) -> None:
-        from mpt_bayes.models.pyro_program import Program, check_datum
-        from mpt_bayes.models.pyro_states import plan_for, states_of
+        from mpt_bayes.models.pyro_doors import check_datum, check_draws, check_sites, checked_names
+        from mpt_bayes.models.pyro_program import Program
+        from mpt_bayes.models.pyro_states import local_grid_of, plan_for, states_of
 
-        for name, draws in posterior.items():
-            checked_tensor(draws, f"posterior[{name!r}]")
+        check_draws(posterior)
+        if guide is not None and not callable(guide):
+            raise ArgumentError(f"guide is {named(guide)}: expected a Pyro guide, a function with sample statements")
         check_datum(example)
-        names = (observed,) if isinstance(observed, str) else tuple(observed)
+        if example.dtype == torch.bool:  # distributions of bits compute with numbers
+            example = example.to(torch.get_default_dtype())
+        names = checked_names(observed)
         self._program = Program(program, names, example, rows)
         self._options = {
-            "n_nodes": n_nodes,
-            "n_samples": n_samples,
+            "n_nodes": None if n_nodes is None else checked_count(n_nodes, "n_nodes", 2),
+            "half_width": None if half_width is None else checked_positive(half_width, "half_width"),
+            "n_samples": checked_count(n_samples, "n_samples", 2),
             "posterior": posterior,
             "guide": guide,
             "seed": checked_seed(seed),
         }
         latents = self._program.latents(set(posterior))
+        check_sites(posterior, latents)
         whole = self._normals_of_a_whole(latents, set(posterior))
         self._is_whole, self._normals, self._local = whole is not None, whole or [], []
         if whole is None:
-            self._local = [latent for latent in latents if latent.is_local and latent.kind != "sampled"]
+            summed = [latent for latent in latents if latent.is_local and latent.kind != "sampled"]
+            self._local = [latent for latent in summed if latent.name not in posterior]
         self._outer = [latent for latent in latents if latent not in self._normals + self._local]
         self._plan = plan_for(self._outer, **self._options)  # type: ignore[arg-type]
         self._states = states_of(self._program, self._outer, self._plan)
-        self.model = self._built()
+        self._local_grid = local_grid_of(self._local, len(self._states))
+        self.model, self._local_watch = self._built()
         self._keep = torch.arange(self.model.dim, device=self.model.device)
 
     @property
@@ -132,7 +143,10 @@ class PyroModel(JointModel):
 
     def log_marginal_likelihood(self, x: Tensor) -> Tensor:
         """(N,) log p(x_n)."""
-        return self.model.log_marginal_likelihood(x)
+        log_prob = self.model.log_marginal_likelihood(x)
+        if self._local_watch is not None:
+            self._local_watch.look(x, self._local_fit(x))
+        return log_prob
 
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
         """(N, P) log p(x_visible)."""
@@ -146,16 +160,40 @@ class PyroModel(JointModel):
 
     @torch.no_grad()
     def quadrature_error(self, x: Tensor) -> QuadratureError:
-        """log p(x) of this grid against one of half as many nodes again a side; zero without a grid."""
-        if not self._plan.n_nodes:
-            return QuadratureError.of(torch.zeros(len(x), dtype=torch.float64), self.n_states, self.n_states)
-        from mpt_bayes.models.pyro_states import plan_for, states_of
+        """log p(x) of this grid against one a fifth wider with half as many nodes again a side; zero without a grid.
 
-        finer = copy.copy(self)
-        finer._plan = plan_for(self._outer, **(self._options | {"n_nodes": 3 * self._plan.n_nodes // 2}))  # type: ignore[arg-type]
-        finer._states = states_of(self._program, self._outer, finer._plan)
-        there = restrict(finer._built(), self._keep).log_marginal_likelihood(x)
-        return QuadratureError.of(self.log_marginal_likelihood(x) - there, self.n_states, finer.n_states)
+        Infinite for rows whose posterior is beyond that grid too.
+        """
+        on_grid = [latent for latent in self._outer + self._local if latent.kind != "discrete"]
+        if not self._plan.n_nodes and not self._local_grid.n_nodes:
+            return QuadratureError.of(torch.zeros(len(x), dtype=torch.float64), self.n_states, self.n_states)
+        from mpt_bayes.models.pyro_states import states_of
+
+        finer, reach = copy.copy(self), min(latent.reach for latent in on_grid)
+        if self._plan.n_nodes:
+            finer._plan = self._plan.finer(reach)
+            finer._states = states_of(self._program, self._outer, finer._plan)
+        finer._local_grid = self._local_grid.finer(reach)
+        whole, finer._local_watch = finer._built()
+        finer.model = restrict(whole, self._keep)
+        watches = [watch for watch in (getattr(finer.model, "watch", None), finer._local_watch) if watch is not None]
+        for watch in watches:
+            watch.is_silent = True
+        signed = self.log_marginal_likelihood(x) - finer.log_marginal_likelihood(x)
+        return QuadratureError.of(signed, self.n_states, finer.n_states, *watches)
+
+    def warn_of_grid(self, x: Tensor) -> None:
+        """A warning where the grid ends where a posterior is, or is too coarse for it; computes log p(x)."""
+        if self._plan.n_nodes or self._local_grid.n_nodes:
+            self.log_marginal_likelihood(x)
+
+    def _local_fit(self, x: Tensor) -> GridFit:
+        """How the posteriors of latents of single coordinates lie on their grid."""
+        from mpt_bayes.models.pyro_emissions import LocalMixtureEmission
+
+        assert isinstance(self.model, Mixture)
+        assert isinstance(self.model.emission, LocalMixtureEmission)
+        return self.model.emission.fit(x.to(self.model.dtype), self.model.log_weight)
 
     def score_influence(self, x: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
         """(J, N, K) derivative of Σ_p weight_pj s(M_p) in the log weights of the draws."""
@@ -194,91 +232,31 @@ class PyroModel(JointModel):
         choices = [normals, *([n for n in normals if n is not one] for one in normals), []]
         for chosen in choices:
             value = {latent.name: trace.nodes[latent.name]["value"] for latent in latents if latent not in chosen}
-            if gaussian_of(self._program, chosen, Assignment(value=value)) is not None:
+            if gaussian_of(self._program, chosen, Assignment(value=value), n_checks=32) is not None:
                 return chosen
         return None
 
-    def _built(self) -> JointModel:
-        """The model of the states."""
+    def _built(self) -> tuple[JointModel, GridWatch | None]:
+        """The model of the states, and what looks at the latents of single coordinates on their grid."""
+        from mpt_bayes.models.pyro_given import emission_given, whole_model
+        from mpt_bayes.models.pyro_states import local_watch_of, watch_of
+
         weights = torch.tensor([state.log_weight for state in self._states], dtype=torch.float64).softmax(0)
         draws = None
         if self._plan.n_samples:
             draws = torch.tensor([state.draw for state in self._states])
-        if not self._is_whole:
-            return Mixture(weights, _emission(self._program, self._states, self._local), draws=draws)
-        models = [_whole(self._program, self._normals, state) for state in self._states]
-        return models[0] if len(models) == 1 else ModelMixture(weights, models, draws=draws)
+        model: Mixture | ModelMixture
+        if self._is_whole:
+            models = [whole_model(self._program, self._normals, state) for state in self._states]
+            if len(models) == 1:
+                return models[0], None
+            model = ModelMixture(weights, models, draws=draws)
+        else:
+            emission = emission_given(self._program, self._states, self._local, self._local_grid)
+            model = Mixture(weights, emission, draws=draws)
+        model.watch = watch_of(self._outer, self._plan)
+        return model, local_watch_of(self._local, self._local_grid)
 
     def __repr__(self) -> str:
-        return f"PyroModel(D={self.dim}, {len(self._states)} states, {self._plan.describe()})"
-
-
-def _whole(program: Program, normals: list[Latent], state: State) -> JointModel:
-    """The joint model of all coordinates given the other latents."""
-    from pyro.distributions import DiscreteHMM
-
-    from mpt_bayes.models.pyro_gaussian import gaussian_of
-
-    fn = program.run(state.assignment).nodes[program.observed[0]]["fn"]
-    if isinstance(fn, DiscreteHMM):
-        return HiddenMarkov.from_pyro(fn, length=len(program.example))
-    model = gaussian_of(program, normals, state.assignment)
-    if model is None:
-        raise ModelError(
-            "the program is Gaussian for some values of its other latents and not for others: give it a form that "
-            "does not change with them"
-        )
-    return model
-
-
-def _emission(program: Program, states: list[State], local: list[Latent]) -> Emission:
-    """The emission of all states, latents of single coordinates summed out."""
-    from mpt_bayes.models.pyro_emissions import LocalMixtureEmission, stacked_emission
-    from mpt_bayes.models.pyro_program import Assignment
-    from mpt_bayes.models.pyro_states import local_parts
-
-    _check_independence(program, states[0])
-    parts = list(local_parts(program, local))
-    sites, log_weights = [], []
-    for state in states:
-        base = state.assignment
-        for part, given in parts:
-            assignment = Assignment({**base.standard, **part.standard}, {**base.index, **part.index}, base.value)
-            trace = program.run(assignment)
-            sites.append([trace.nodes[name]["fn"] for name in program.observed])
-            log_weight = torch.full((len(program.example),), sum(given.values()), dtype=torch.float64)
-            for latent in local:
-                if latent.kind == "discrete":
-                    node = trace.nodes[latent.name]
-                    log_weight = log_weight + node["fn"].log_prob(node["value"]).reshape(-1).double()
-            log_weights.append(log_weight)
-    emission = stacked_emission(sites, program.example)
-    if not local:
-        return emission
-    return LocalMixtureEmission(torch.stack(log_weights).reshape(len(states), len(parts), -1), emission)
-
-
-def _check_independence(program: Program, state: State) -> None:
-    """Refuse programs whose coordinates depend on each other beyond the latents, and say what can be done."""
-    from mpt_bayes.models.pyro_program import base_of
-
-    trace = program.run(state.assignment)
-    nodes = [trace.nodes[name] for name in program.observed]
-    remedy = (
-        "given its latents the coordinates must be independent, or normal with means affine in the latents and in "
-        "earlier coordinates. Write the dependence through latents (a mixture, factors), as a DiscreteHMM, or as a "
-        "JointModel of your own with marginal_log_prob"
-    )
-    for name, node in zip(program.observed, nodes, strict=True):
-        base = base_of(node["fn"])
-        if base.event_shape:
-            raise ModelError(f"site '{name}' is {type(base).__name__}, one distribution over several values: {remedy}")
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
-        for _ in range(3):
-            other = torch.cat([node["fn"].sample().reshape(-1) for node in nodes]).to(program.example)
-            again = program.run(state.assignment, other)
-            for name, node in zip(program.observed, nodes, strict=True):
-                moved = base_of(again.nodes[name]["fn"]).log_prob(node["value"])
-                if not torch.allclose(moved, base_of(node["fn"]).log_prob(node["value"]), equal_nan=True):
-                    raise ModelError(f"the distribution at site '{name}' changes with the data themselves: {remedy}")
+        how = [text for text in (self._plan.describe(), self._local_grid.describe()) if text]
+        return f"PyroModel(D={self.dim}, {len(self._states)} states, {', '.join(how) or 'exact enumeration'})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +11,12 @@ import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
-from scipy import stats
 from torch import Tensor
-from torch.distributions import Beta, Gamma, Independent, LogNormal, MultivariateNormal, Normal
+from torch.distributions import MultivariateNormal, Normal
 
-from mpt_bayes.checks import checked_tensor, named
-from mpt_bayes.errors import ArgumentError, DataError, ModelError
+from mpt_bayes.errors import ModelError, MptBayesError
+from mpt_bayes.models.pyro_doors import check_support, fault_of, takes_data
+from mpt_bayes.models.pyro_quantiles import base_of, from_standard, reach_of
 
 Kind = Literal["discrete", "normal", "continuous", "sampled"]
 
@@ -32,6 +31,7 @@ class Latent:
         shape: of its value.
         n_values: of a discrete site, each element.
         is_local: has one element a coordinate, in the plate of the coordinates.
+        reach: how many standard deviations of its standard normal its quantiles can be told apart.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Latent:
     shape: torch.Size
     n_values: int
     is_local: bool
+    reach: float
 
     @property
     def size(self) -> int:
@@ -75,6 +76,7 @@ class _Assigner(Messenger):  # type: ignore[misc]
         value: Tensor | None
         if name in self._assignment.value:
             value = self._assignment.value[name].expand(fn.shape())
+            check_support(fn, value, f"a draw of latent '{name}'", "pass draws of that site, in its own units")
         elif name in self._assignment.index:
             index = self._assignment.index[name].expand(fn.shape()).reshape(-1)
             support = fn.enumerate_support().reshape(-1, len(index))
@@ -100,7 +102,7 @@ class Program:
         self, program: Callable[..., Any], observed: tuple[str, ...], example: Tensor, rows: str | None
     ) -> None:
         self._program, self.observed, self.example, self._rows = program, observed, example, rows
-        self._takes_data = _takes_data(program)
+        self._takes_data = takes_data(program)
 
     def arguments(self, x: Tensor) -> tuple[Tensor, ...]:
         """What the program, or a guide of it, is called with for datum x (D,)."""
@@ -118,7 +120,14 @@ class Program:
             program = poutine.condition(program, data=dict(zip(self.observed, parts, strict=True)))
         with torch.random.fork_rng(devices=[]), torch.no_grad(), poutine.trace() as tracer, _Assigner(assignment):
             torch.manual_seed(seed)
-            program(*self.arguments(x))
+            try:
+                program(*self.arguments(x))
+            except MptBayesError:
+                raise
+            except (ValueError, IndexError, TypeError, RuntimeError) as error:
+                hint = "" if self._rows else "; if it takes a table of rows, name their plate, rows=..."
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise ModelError(f"the program fails on a datum of shape {tuple(x.shape)}: {reason}{hint}") from error
         return tracer.trace
 
     def latents(self, shared: set[str]) -> list[Latent]:
@@ -137,6 +146,8 @@ class Program:
             )
         for name, site in zip(self.observed, sites, strict=True):
             self._check_shape(name, site)
+            check_support(site["fn"], site["value"], f"example, at site '{name}',", "pass an admissible datum")
+        self._check_whole(trace, has_posterior=bool(shared))
         values = torch.cat([site["value"].reshape(-1) for site in sites])
         if values.shape != self.example.shape or not torch.equal(values.to(self.example), self.example):
             raise ModelError(
@@ -158,8 +169,39 @@ class Program:
             kind, n_values = _kind(node["fn"])
             shape = node["value"].shape
             is_local = bool(plates & frames) and shape.numel() == len(self.example)
-            latents.append(Latent(name, kind, shape, n_values, is_local))
+            latents.append(Latent(name, kind, shape, n_values, is_local, reach_of(node["fn"])))
         return latents
+
+    def _check_whole(self, trace: Any, *, has_posterior: bool) -> None:
+        """Nothing in the program bears on its density beside its sample sites, unscaled and unmasked.
+
+        Raises:
+            ModelError: a factor, a scaled or masked site, other observed data, random numbers outside sample sites.
+        """
+        sites = {
+            name: node
+            for name, node in trace.nodes.items()
+            if node["type"] == "sample" and not site_is_subsample(node) and not node["infer"].get("_deterministic")
+        }
+        for name, node in sites.items():
+            fault = fault_of(node)
+            if fault is None and node["is_observed"] and name not in self.observed and not has_posterior:
+                fault = (
+                    "is observed and none of the coordinates, so that log p(x) would leave it out: make it part of "
+                    f"the datum, observed={(*self.observed, name)}, or pass posterior draws given it, posterior=..."
+                )
+            if fault is not None:
+                raise ModelError(f"site '{name}' {fault}")
+        value = {name: node["value"] for name, node in sites.items() if not node["is_observed"]}
+        again = self.run(Assignment(value=value), seed=1).nodes
+        for name, node in sites.items():
+            first, second = (n["fn"].log_prob(node["value"]) for n in (node, again[name]))
+            if not torch.allclose(first, second, equal_nan=True):
+                raise ModelError(
+                    f"the distribution at site '{name}' changes from run to run with the same latents: the program "
+                    "draws random numbers outside its sample sites (torch.randn, dropout of a module in training "
+                    "mode); make them sample sites, or draw them once outside the program"
+                )
 
     def _check_shape(self, name: str, site: Any) -> None:
         """The distribution of an observed site is of as many values as it holds; else a plate says why."""
@@ -182,34 +224,6 @@ class Program:
         raise ModelError(f"site '{name}' has values of shape {shape}, and the datum has {held}: {remedy}")
 
 
-def check_datum(example: Tensor) -> None:
-    """One complete datum, (D,).
-
-    Raises:
-        DataError: no tensor, another shape, missing entries.
-    """
-    checked_tensor(example, "example")
-    if example.ndim != 1:
-        advice = f"of the {len(example)} rows pass one, x[0]" if example.ndim == 2 else "pass one row of the data"
-        raise DataError(f"example has shape {tuple(example.shape)}: expected one datum, (D,); {advice}")
-    if bool(example.isnan().any()):
-        raise DataError("example has a missing entry (NaN): pass a complete datum, of any admissible values")
-
-
-def _takes_data(program: Callable[..., Any]) -> bool:
-    """Whether a program takes the datum, or nothing."""
-    if not callable(program):
-        raise ArgumentError(f"program is {named(program)}: expected a function with Pyro sample statements")
-    parameters = inspect.signature(program).parameters.values()
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if len(needed) > 1:
-        raise ArgumentError(
-            f"program needs {len(needed)} arguments ({', '.join(needed)}): it is called with the datum alone, so fix "
-            "the others with functools.partial or a lambda"
-        )
-    return bool(parameters)
-
-
 def _kind(fn: Any) -> tuple[Kind, int]:
     """How a latent site can be handled, and how many values an element has."""
     if fn.has_enumerate_support:
@@ -218,36 +232,6 @@ def _kind(fn: Any) -> tuple[Kind, int]:
     if isinstance(base, (Normal, MultivariateNormal)):
         return "normal", 0
     return ("continuous" if from_standard(fn, torch.zeros(fn.shape())) is not None else "sampled"), 0
-
-
-def base_of(fn: Any) -> Any:
-    """The distribution of single elements."""
-    while isinstance(fn, Independent):
-        fn = fn.base_dist
-    return fn
-
-
-def from_standard(fn: Any, z: Tensor) -> Tensor | None:
-    """The value of a site as a function of standard normals of its shape; None where no such function is known."""
-    base = base_of(fn)
-    if isinstance(base, Normal):
-        return base.loc + base.scale * z.to(base.loc)
-    if isinstance(base, MultivariateNormal):
-        return base.loc + (base.scale_tril @ z.to(base.loc)[..., None])[..., 0]
-    if isinstance(base, LogNormal):
-        return (base.loc + base.scale * z.to(base.loc)).exp()
-    uniform = torch.special.ndtr(z.double())
-    if isinstance(base, Gamma):
-        value = torch.as_tensor(stats.gamma.ppf(uniform, base.concentration.double(), scale=1 / base.rate.double()))
-        return value.to(base.rate)
-    if isinstance(base, Beta):
-        value = torch.as_tensor(stats.beta.ppf(uniform, base.concentration1.double(), base.concentration0.double()))
-        return value.to(base.concentration0)
-    try:
-        value = torch.as_tensor(base.icdf(uniform))
-    except NotImplementedError:
-        return None
-    return value.to(torch.get_default_dtype())
 
 
 def log_prob_of(trace: Any, names: set[str]) -> float:

@@ -79,7 +79,7 @@ class GaussianProcess(JointModel):
     def fit(self, x: Tensor | None = None, *, missing: Missing = "error", max_iterations: int = 200) -> Self:
         """The model with hyper-parameters of maximum exact marginal likelihood; this model stays as it is.
 
-        Deterministic: L-BFGS from the present values.
+        Deterministic: L-BFGS from the present values, to the maximum nearby; another start may find a higher one.
 
         Args:
             x: (N, n) data; the training targets if not given.

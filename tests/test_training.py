@@ -119,6 +119,9 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(tmp_path):
         assert "meta" in file.files
     with pytest.raises(ArgumentError, match="another training \\(data\\)"):
         train(initial_ppca(x, 2), x + 1, RandomRate(), settings=settings, checkpoint=path)
+    longer = TrainingSettings(epochs=20, batch_size=25, checkpoint_every=5)
+    with pytest.raises(ArgumentError, match=r"\(settings: epochs 12 there, 20 here\)"):
+        train(initial_ppca(x, 2), x, RandomRate(), settings=longer, checkpoint=path)
 
 
 def test_a_checkpoint_of_another_start_is_refused(tmp_path):

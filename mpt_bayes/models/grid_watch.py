@@ -15,7 +15,8 @@ from mpt_bayes.errors import MptBayesWarning
 EDGE_MASS = 1e-3
 OVERLAP = 0.55
 """Of a normal posterior of standard deviation σ on nodes h apart the overlap is exp(-h²/4σ²): 0.55 at σ = 0.65 h, where
-the error of the sum, 2 exp(-2π²σ²/h²), is 5e-4; a posterior far narrower than h, midway between two nodes, has 0.5."""
+the error of the sum, 2 exp(-2π²σ²/h²), is 5e-4; a posterior far narrower than h, midway between two nodes, has 0.5.
+Funnels, which are narrow only in places, and kinks can be off by more in silence."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,16 @@ def save(path: Path, parameters: dict[str, Tensor], optimizer: torch.optim.Optim
     os.replace(temporary, path)
 
 
+def _difference(name: str, there: Any, here: Any) -> str:
+    """What differs: of a table of settings, which."""
+    if not (isinstance(there, dict) and isinstance(here, dict)):
+        return name
+    changed = [
+        f"{key} {there.get(key)!r} there, {value!r} here" for key, value in here.items() if there.get(key) != value
+    ]
+    return f"{name}: {', '.join(changed)}"
+
+
 def load(
     path: Path, parameters: dict[str, Tensor], optimizer: torch.optim.Optimizer, expected: dict[str, Any]
 ) -> dict[str, Any]:
@@ -52,9 +62,9 @@ def load(
         ArgumentError: no checkpoint, a damaged one, or that of another model, start, data set, objective or settings.
     """
     meta, arrays = _read(path)
-    differing = [name for name, value in expected.items() if meta.get(name) != value]
+    differing = [_difference(name, meta.get(name), here) for name, here in expected.items() if meta.get(name) != here]
     if differing:
-        raise ArgumentError(f"{path} is the checkpoint of another training ({', '.join(differing)}): name another")
+        raise ArgumentError(f"{path} is the checkpoint of another training ({'; '.join(differing)}): name another")
     with torch.no_grad():
         for name, value in parameters.items():
             value.copy_(torch.from_numpy(arrays[f"parameter/{name}"]))

@@ -87,7 +87,8 @@ def train(
 
     Raises:
         ArgumentError: a model that cannot be trained here, no objective (a mask design, say), no settings, or a
-            checkpoint that cannot be read or written, or is that of another training (another starting point too).
+            checkpoint that cannot be read or written, or is that of another training (another starting point, other
+            epochs too: the learning rate may fall with them).
         DataError: no tensor, or missing entries.
         DivergedError: the objective or the parameters ceased to be numbers; it carries the history so far.
 

@@ -20,8 +20,8 @@ MODEL = mb.models.PPCA(normals(0, 5, 2), 0.4)
 X = normals(1, 8, 5)
 ONE_ORDER = mb.masks.RandomOrders(1)
 """Without a standard error: what cannot be had is null."""
-LINEAR = torch.nn.Linear(1, 5, dtype=torch.float64)
-DRAWN = ImportanceBank(lambda z: BernoulliEmission.from_logits(LINEAR(z)), None, latent_dim=1, n_samples=50)
+SLOPES = torch.linspace(-1, 1, 5, dtype=torch.float64)
+DRAWN = ImportanceBank(lambda z: BernoulliEmission.from_logits(z * SLOPES), None, latent_dim=1, n_samples=50)
 BITS = (X > 0).double()
 
 MADE = {

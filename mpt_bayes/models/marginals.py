@@ -66,6 +66,7 @@ class _Marginal(JointModel):
         return self.marginal_log_prob(x, torch.ones(1, self.dim, dtype=torch.bool, device=self.device))[:, 0]
 
     def marginal_log_prob(self, x: Tensor, visible: Tensor) -> Tensor:
+        """(N, P), the model's own at subsets of the coordinates kept."""
         checked_subsets(visible, self.dim, "visible", self.device)
         if x.ndim != 2 or x.shape[1] != self.dim:
             raise DataError(f"x has shape {tuple(x.shape)}: expected (N, {self.dim})")
